@@ -12,8 +12,8 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Measures, in seconds, the times to copy an n x n matrix up, to multiply it by itself on the device, and to copy the
- * product down. */
+/* Measures, in seconds, the times to copy an n x n matrix up, to multiply the matrix by itself on the device, and to
+ * copy the product down. */
 static int product(int device, int dtype, float *A, float *C, int64_t n, double *up, double *work, double *down) {
   const int64_t shape[2] = {n, n}, itemsize = oa_itemsize(dtype), strides[2] = {itemsize, itemsize * n};
   oa_array arrays[2];
@@ -56,7 +56,8 @@ int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates) {
   if (!&oa_hooks || !oa_hooks.products[0] || !oa_hooks.products[1])
     return oa_fail(OA_ERROR_LIBRARY, "oa_accelerate_calibrate: this build has no BLAS");
   oa_model_nominal(rates);
-  int64_t n = info.flags & OA_DEVICE_GPU ? N : N / 8; /* a device on the CPU would take seconds */
+  /* Smaller for a device on the CPU, which would take seconds for N. */
+  int64_t n = info.flags & OA_DEVICE_GPU ? N : N / 8;
   float *A = calloc((size_t)(n * n), sizeof(double)), *C = malloc((size_t)(n * n) * sizeof(double));
   if (!A || !C) {
     free(A);

@@ -17,17 +17,19 @@
 #include <time.h>
 
 enum { MOST_OPERANDS = 4, CROWD = 3, LARGE_CROWD = 16 };
-static const double CROWDED_SECONDS = 5e-3; /* when several threads make calls, only longer calls go */
+/* If several threads make calls, only calls that take longer than this go to the device. */
+static const double CROWDED_SECONDS = 5e-3;
 
-/* The settings, which every call reads. The lock of record.h guards all but `on`. */
+/* The settings, which every call reads. The lock of record.h guards all of them except `on`. */
 static oa_accelerate_options options;
 static int device = -1;
 static int lapack_device = -1; /* the device with an open LAPACK */
-static bool is_lacking[512];   /* by routine number: the device's library lacks the function */
-static int64_t room;           /* bytes that may stay on the device; 0: any number */
-static double saved;           /* seconds that the device would have saved in the calls so far */
-static int failures;           /* consecutive failures */
-static int64_t again_at;       /* ns: no call goes before that time */
+/* is_lacking[number]: the device's library lacks the function for the routine with that number. */
+static bool is_lacking[512];
+static int64_t room;     /* bytes that may stay on the device; 0: any number */
+static double saved;     /* seconds that the device would have saved in the calls so far */
+static int failures;     /* consecutive failures */
+static int64_t again_at; /* ns: no call goes before that time */
 static atomic_bool on;
 static atomic_int busy; /* number of threads in calls that are not small */
 static _Thread_local int inside;
@@ -51,7 +53,7 @@ static int64_t span(const oa_program_operand *operand, int64_t itemsize) {
   return ((operand->columns - 1) * operand->ld + operand->rows) * itemsize;
 }
 
-/* Returns whether an operand that is written shares memory with another one. */
+/* Returns whether a written operand shares memory with another operand. */
 static bool overlaps(const oa_program_call *call, const oa_program_operand *operands, int count) {
   for (int i = 0; i < count; i++) {
     const uintptr_t low = (uintptr_t)operands[i].data;
@@ -112,7 +114,7 @@ static bool are_valid(const oa_program_call *call, const oa_program_operand *ope
 typedef struct lent {
   oa_array arrays[MOST_OPERANDS];
   int64_t shapes[MOST_OPERANDS][2], strides[MOST_OPERANDS][2];
-  int places[MOST_OPERANDS]; /* index of each among the operands */
+  int places[MOST_OPERANDS]; /* for each lent array, the index of its operand */
   int count;
 } lent;
 
@@ -166,10 +168,10 @@ static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }
 
-/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be kept if the
- * calls so far would have saved more time than the copies take, had the arrays been on the device. With this rule, a
- * program takes at most twice as long as necessary, even if it ends right after the copies. `pays`: the call goes
- * anyway. */
+/* Returns whether arrays that the program leaves unchanged should be kept on the device. The arrays should be kept if
+ * the calls so far would have saved more time than the copies of the arrays take, had the arrays been on the device.
+ * With this rule, a program takes at most twice as long as necessary, even if it ends right after the copies. `pays`:
+ * the call goes even if no array is kept. */
 static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   static const double ARMING = 1.0 / 40e9; /* seconds per byte, for watching pages of 4 KiB */
   const double steady = (double)oa_known_steady(known), send = steady / oa_model_up();
@@ -181,7 +183,7 @@ static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   oa_model_predict(&there);
   const double spared = call->predicted_host - options.margin * there.predicted_device;
   if (!pays && (is_thin(&there) || spared <= 0)) return false;
-  if (device < 0 || options.only_count) { /* the report has the call's predicted times */
+  if (device < 0 || options.only_count) { /* the call does not go, but the report has its predicted times */
     if (!oa_known_pay(known, spared, send + ARMING * steady, -1)) return false;
     *call = there;
     return true;
@@ -194,7 +196,7 @@ static bool can_make(const oa_program_call *call) {
   return (!call->is_lapack || lapack_device == device) && !is_lacking[call->routine->number];
 }
 
-/* Returns whether the call goes. If it does not, sets call->reason to the reason. Under the lock. */
+/* Returns whether the call goes. If it does not, sets call->reason to the reason. Called with the lock. */
 static bool decide(oa_program_call *call, oa_known *known, int others) {
   const bool is_selected = !options.families || options.families >> call->routine->family & 1;
   const double margin = options.margin;
@@ -245,7 +247,8 @@ static int go(const void *arguments, oa_program_make make, oa_array *arrays, con
   int status = OA_OK;
   for (int i = 0; i < known->count; i++) {
     pointers[i] = arrays[i].handle;
-    if (arrays[i].packed) status = OA_ERROR_ARGUMENT; /* its leading dimension differs on the device */
+    /* A packed array has another leading dimension on the device than on the host. */
+    if (arrays[i].packed) status = OA_ERROR_ARGUMENT;
   }
   if (!status) status = make(arguments, pointers);
   return oa_program_leave(region, status);
@@ -258,8 +261,7 @@ static void spoil(const oa_program_operand *out, int64_t itemsize) {
     memset((char *)(uintptr_t)out->data + j * out->ld * itemsize, 0xff, (size_t)(out->rows * itemsize));
 }
 
-/* A call of BLAS, which has `make`, or of LAPACK, which has `lend`. `refused`: the reason why the call can't go, or
- * -1. */
+/* A call of BLAS (with `make`) or of LAPACK (with `lend`). `refused`: the reason why the call can't go, or -1. */
 typedef struct wanted {
   const void *arguments;
   oa_program_make make;

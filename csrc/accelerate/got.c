@@ -30,9 +30,9 @@ typedef struct written {
 /* A module that a scan found. Modules without slots are in the list, too, so that they are not read again. */
 typedef struct module {
   uintptr_t base, dynamic;
-  uintptr_t low, high;             /* the addresses that it occupies */
+  uintptr_t low, high;             /* the addresses that the module occupies */
   uintptr_t relro_low, relro_high; /* whole pages that are read-only once the module is loaded; equal: none */
-  void *handle;                    /* held while the module has written slots; NULL: it has none */
+  void *handle; /* a handle that keeps the module loaded while it has written slots; NULL: it has no written slots */
   written *slots;
   int count, room;
 } module;
@@ -44,7 +44,7 @@ typedef struct module_list {
 } module_list;
 
 static module_list seen;
-static unsigned long long adds; /* number of modules loaded in this process, at the last scan */
+static unsigned long long adds; /* number of modules that this process had loaded up to the last scan */
 
 bool oa_got_works(void) { return true; }
 
@@ -96,7 +96,7 @@ static int list_module(struct dl_phdr_info *info, size_t size, void *data) {
     if (header->p_type == PT_DYNAMIC) entry.dynamic = low;
     if (header->p_type == PT_LOAD && low < entry.low) entry.low = low;
     if (header->p_type == PT_LOAD && high > entry.high) entry.high = high;
-    if (header->p_type == PT_GNU_RELRO) { /* rounded as the loader rounds it */
+    if (header->p_type == PT_GNU_RELRO) { /* the range is rounded as the loader rounds it */
       entry.relro_low = low & ~(page - 1);
       entry.relro_high = high & ~(page - 1);
     }

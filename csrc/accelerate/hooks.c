@@ -8,7 +8,7 @@
 typedef struct spelling {
   char base[16]; /* "dgemm" */
   int interface; /* oa_hook_interface */
-  int wide;      /* 1: its integers have 64 bits; -1: the name does not show their size */
+  int wide;      /* 1: the routine's integers have 64 bits; 0: 32 bits; -1: the name does not show the size */
 } spelling;
 
 /* Returns whether a file implements BLAS or LAPACK, or is a GPU library: calls inside such a file are not hooked. */
@@ -35,7 +35,7 @@ static bool cut_end(const char *name, size_t *length, const char *end) {
   return true;
 }
 
-/* Reads the parts of a name. Returns false if it does not name a BLAS routine. */
+/* Reads the parts of a name. Returns false if the name is not the name of a BLAS routine. */
 static bool read_spelling(const char *name, spelling *read) {
   if (strncmp(name, "scipy_", 6) == 0) name += 6;
   read->interface = strncmp(name, "cblas_", 6) == 0 ? OA_BY_VALUE : OA_BY_ADDRESS;
@@ -102,7 +102,7 @@ static void *hook_dlsym(void *handle, const char *name) {
 
 static void *take_variant(const oa_hooked *routine, int interface, int wide, void *original) {
   _Atomic(void *) *originals = routine->originals[interface][wide];
-  if (!originals) return NULL; /* LAPACK routines have only Fortran's names */
+  if (!originals) return NULL; /* LAPACK routines have hooks only for Fortran's names */
   for (int i = 0; i < OA_HOOK_VARIANTS; i++) {
     void *symbol = atomic_load(&originals[i]);
     if (!symbol && atomic_compare_exchange_strong(&originals[i], &symbol, original))

@@ -16,7 +16,7 @@ enum {
   LEAST_CHAIN = 4 << 20,   /* bytes of arrays that a call writes */
   SAMPLES = 16,            /* pages */
   UNCHANGED = 2,           /* consecutive times that the sample was not written */
-  WRITTEN_LIMIT = 20,      /* the value of residency.c */
+  WRITTEN_LIMIT = 20,      /* as WRITTEN_LIMIT in residency.c */
   LOST_SHARE = 2,          /* the stay of an unused array ends if half of its memory may have changed */
   MOST_STRIKES = 20,
   UNWATCHED_STRIKES = 8
@@ -24,7 +24,7 @@ enum {
 
 /* An array of earlier calls. */
 typedef struct place {
-  uintptr_t low, high; /* high 0: the entry is free */
+  uintptr_t low, high; /* high is 0 in a free entry */
   oa_lines lines;
   uint64_t used;
   int64_t skip; /* number of reads to ignore before the array is tried again */
@@ -39,7 +39,7 @@ typedef struct place {
 /* Similar calls that wrote a large array. */
 typedef struct chain {
   uint64_t maker, used;
-  int hits, strikes; /* hits: how often in a row the next call read the array unchanged */
+  int hits, strikes; /* hits: how many times in a row the next call read the array unchanged */
   int64_t skip;
 } chain;
 
@@ -107,7 +107,8 @@ static void end_stay(place *p) {
   if (device) oa_resident_drop(device, p->low, p->high, p->lines);
 }
 
-/* Ends the array's sample and stay. The next reads of the array are ignored. Their number grows with each strike. */
+/* Ends the array's sample and stay. Some reads of the array are then ignored; the number of ignored reads grows with
+ * each strike. */
 static void strike(place *p, int strikes) {
   end_sample(p);
   end_stay(p);
@@ -148,8 +149,8 @@ static void break_chain(uint64_t maker) {
   c->skip = (int64_t)power(c->strikes);
 }
 
-/* Notes the next use of an array that a call wrote. `unchanged`: a call reads the array as it was written. Otherwise,
- * the chain breaks. */
+/* Notes the next use of an array that a call wrote. `unchanged`: a call reads the array as it was written; if it is
+ * false, the chain breaks. */
 static void end_chain(place *p, bool unchanged) {
   if (!p->maker) return;
   if (unchanged)
@@ -238,7 +239,8 @@ static void see_read(place *p, oa_known_array *array) {
     end_chain(p, p->sample && is_unchanged(p));
     end_sample(p);
   }
-  if (!array->missing || array->is_written) return; /* the program lends the array, or this call changes it */
+  /* Nothing to do: the program lends the array, or this call changes it. */
+  if (!array->missing || array->is_written) return;
   if (p->skip > 0)
     p->skip--;
   else
@@ -266,7 +268,7 @@ void oa_known_see(oa_known *known) {
     if (array->is_read)
       see_read(p, array);
     else if (p->kept && !p->maker)
-      end_stay(p); /* the array was kept for reading */
+      end_stay(p); /* the array was kept for calls that read it */
   }
   sweep();
 }
@@ -348,7 +350,8 @@ void oa_known_end(oa_known *known, bool well) {
   for (int i = 0; i < known->count; i++) {
     oa_known_array *array = &known->arrays[i];
     place *p = array->place < 0 || !is_at(&places[array->place], array) ? NULL : &places[array->place];
-    if (array->keep && !(p && p->kept)) { /* its stay ended while the call was under way: nothing else drops it */
+    /* The stay ended while the call was under way, so the memory has to be dropped here. */
+    if (array->keep && !(p && p->kept)) {
       const oa_device *device = oa_device_of(known->device);
       if (device) oa_resident_drop(device, array->low, array->high, array->lines);
     }

@@ -16,16 +16,16 @@ typedef struct oa_known_array {
   uintptr_t low, high;
   oa_lines lines;
   int64_t bytes, missing; /* missing: bytes that have to go up */
-  int place;              /* in the table; -1: it is not observed */
-  bool again;             /* the same bytes as an earlier array */
+  int place;              /* index in the table; -1: the array is not observed */
+  bool again;             /* the array has the same bytes as an earlier array of the call */
   bool is_read, is_written;
-  bool steady; /* it is not on the device, and the program is not known to change it */
-  bool keep;   /* its memory shall stay on the device */
+  bool steady; /* the array is not on the device, and the program is not known to change it */
+  bool keep;   /* the array's memory shall stay on the device */
   bool began;  /* this call brings the array up, and the array is to stay */
 } oa_known_array;
 
 typedef struct oa_known {
-  int count, device;   /* device -1: none is open */
+  int count, device;   /* device -1: no device is open */
   int64_t least_chain; /* written arrays of at least so many bytes are kept */
   uint64_t maker;      /* identifies similar calls with the same inputs */
   oa_known_array arrays[OA_KNOWN_ARRAYS];
@@ -35,7 +35,7 @@ typedef struct oa_known {
  * Called without any lock. */
 void oa_known_look(oa_known *known, const oa_array *arrays, int count, int device, uint64_t maker, bool eager);
 
-/* The one lock of the table. It is held while the kernel reports the state of a few pages at a time. */
+/* The one lock of the table. A thread may hold the lock while the kernel reports the state of a few pages. */
 void oa_known_lock(void);
 void oa_known_unlock(void);
 /* Notes that the call has these arrays, finds the steady arrays, and ends the stay of arrays that changed or that no
@@ -46,7 +46,7 @@ int64_t oa_known_steady(const oa_known *known);
 /* Adds `seconds`, which this call would have saved if the steady arrays had been on the device. Returns whether the sum
  * over all calls repays `price`, the seconds that it takes to bring the arrays up, and whether the program has left the
  * arrays unchanged since then. If so, the arrays are to stay on the device. `room`: the bytes that may stay on the
- * device; 0: any number; -1: none, because there is no device or it may not be used. */
+ * device; 0: any number; -1: no bytes, because there is no device, or the device may not be used. */
 bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
 /* Keeps the call's result on the device if, at least twice in a row, the next call read the result of a similar call
  * unchanged. */

@@ -137,8 +137,8 @@ static int lend(void *arguments, const oa_program_operand *operands, const int *
 
 /* -- one call -- */
 
-/* Sets the first number of each workspace to the best size, as LAPACK does. This is the caller's size, which was large
- * enough. */
+/* Sets the first number of each workspace to the best size, as LAPACK does. The caller's size, which was large enough,
+ * serves as the best size. */
 static void set_works(const oa_lapack_call *problem) {
   const oa_lapack_arguments *a = &problem->a;
   void *const works[2] = {a->work, a->rwork};
@@ -174,7 +174,7 @@ bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, con
 }
 
 void oa_lapack_by_host(oa_program_call *call, const oa_lapack_arguments *arguments) {
-  /* The time of a factorisation that breaks off does not predict the time of other calls. */
+  /* Info is not 0 if a factorisation breaks off, and its time does not predict the time of other calls. */
   if (oa_lapack_integer(arguments, arguments->info, 0)) call->is_odd = true;
   oa_program_by_host(call);
 }

@@ -5,15 +5,15 @@
 #include "accelerate/lapack_library.h"
 #include "accelerate/program_call.h"
 
-/* The arguments of any routine, by LAPACK's names. Arguments that the routine lacks are 0. Matrices are stored by
- * columns. */
+/* The arguments of any routine, by LAPACK's names. Members for arguments that the routine lacks are 0. Matrices are
+ * stored by columns. */
 typedef struct oa_lapack_arguments {
   char uplo, trans, diag, side, jobz, range; /* capital letters */
-  bool wide;                                 /* integers in memory have 64 bits, otherwise 32 */
+  bool wide;                                 /* true: integers in memory have 64 bits; false: 32 bits */
   int64_t m, n, k, nrhs, lda, ldb, ldc, ldu, ldvt, ldz, il, iu, lwork, lrwork, liwork;
   void *a, *b, *c, *s, *u, *vt, *w, *z, *tau, *work, *rwork; /* numbers; s, w and rwork are real */
   void *ipiv, *iwork, *isuppz, *found, *rank, *info;         /* integers */
-  const void *vl, *vu, *abstol, *rcond;                      /* a real number each */
+  const void *vl, *vu, *abstol, *rcond;                      /* each points to a real number */
 } oa_lapack_arguments;
 
 /* One routine without its dtype, such as potrf. */

@@ -371,10 +371,10 @@ static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bo
 static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int64_t k = less(a->m, a->n);
-  if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* vectors in A */
+  if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* the vectors would be in A */
   const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
-  /* In LAPACK, the least size of the workspace depends on the shape. This check accepts some workspaces that LAPACK may
-   * refuse. */
+  /* In LAPACK, the least size of the workspace depends on the shape. The check of lwork accepts some workspaces that
+   * LAPACK may refuse. */
   if ((!vectors && a->jobz != 'N') || k < 1 || a->lwork < k) return OA_REFUSED_INVALID;
   matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
   vector(problem, "s", a->s, k, OA_OUT, problem->real);

@@ -195,7 +195,8 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
                     oa_any *tau, oa_any *C, int64_t ldc) {
   const int64_t from = side_of(l, side), op = operation(l, trans);
   if (l->gpu) return cusolver(l, "ormqr", "iiiiipippip", from, op, m, n, k, A, lda, tau, C, ldc, l->info);
-  const int64_t size = ((side == 'L' ? n : m) + BLOCK + 1) * BLOCK; /* columns, and the triangular factors of a block */
+  /* Room for the columns, and for the triangular factors of a block. */
+  const int64_t size = ((side == 'L' ? n : m) + BLOCK + 1) * BLOCK;
   oa_any *work;
   OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
   return lapacke(l, "ormqr", "iiiiiipippipi", N(COLUMNS), from, op, m, n, k, A, lda, tau, C, ldc, work, size);
@@ -244,7 +245,7 @@ int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int
   }
   const int64_t less = m < n ? m : n;
   if (l->gpu && m >= n) return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
-  if (l->gpu) { /* gesvd takes only tall matrices: A^H = V S U^H */
+  if (l->gpu) { /* gesvd takes only tall matrices, so a wide A is transposed: A^H = V S U^H */
     const int64_t columns = job == 'A' ? n : less;
     oa_any *tall, *V = NULL, *UH = NULL;
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, m, &tall));

@@ -10,9 +10,9 @@
 enum { OA_LAPACK_SCRATCHES = 10 };
 
 typedef struct oa_lapack {
-  int device, dtype, real; /* real: the dtype of its real numbers */
+  int device, dtype, real; /* real: the dtype of the call's real numbers */
   char letter;             /* s, d, c or z */
-  bool gpu;                /* the device uses cuSOLVER and cuBLAS, otherwise LAPACKE and CBLAS */
+  bool gpu;                /* true: the device uses cuSOLVER and cuBLAS; false: LAPACKE and CBLAS */
   oa_region *regions[OA_LAPACK_SCRATCHES];
   int region_count;
   oa_any *info; /* memory for LAPACK's info, which a GPU's library writes */

@@ -37,7 +37,7 @@ void oa_model_nominal(oa_accelerate_rates *rates) {
 void oa_model_set(const oa_accelerate_rates *rates) {
   const oa_accelerate_rates before = now;
   now = *rates;
-  for (int i = 0; i < 4; i++) /* the fastest rate so far */
+  for (int i = 0; i < 4; i++) /* the host keeps the faster of the two rates */
     if (before.host[i] > now.host[i]) now.host[i] = before.host[i];
   for (int i = 0; i < ROUTINES * CLASSES * 2; i++) cells[i / 2 / CLASSES][i / 2 % CLASSES][i % 2].device_calls = 0;
 }

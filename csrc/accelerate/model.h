@@ -12,8 +12,9 @@ void oa_model_nominal(oa_accelerate_rates *rates);
 void oa_model_set(const oa_accelerate_rates *rates);
 /* Predicts the times of a call on the CPU and on the device, if call->bytes_up bytes have to be copied up. */
 void oa_model_predict(oa_program_call *call);
-/* Returns whether the CPU should make a call, so that its time on the CPU becomes known. This is the case if the two
- * predictions are near each other, and the prediction for the CPU is only a guess. */
+/* Returns whether the CPU should make a call, so that its time on the CPU becomes known. The CPU should make the call
+ * if the predicted times on the CPU and on the device are near each other, and the prediction for the CPU is only a
+ * guess. */
 bool oa_model_needs_host(const oa_program_call *call);
 /* Returns how many bytes go up per second. */
 double oa_model_up(void);

@@ -14,10 +14,10 @@ enum { OA_HOOK_WIDTHS = 2 };                                               /* in
 /* One routine, and the hooks for it. */
 typedef struct oa_hooked {
   const char *name;                                       /* "dgemm" */
-  int family;                                             /* its index in oa_hooks.families */
+  int family;                                             /* the family's index in oa_hooks.families */
   int dtype;                                              /* oa_dtype */
-  int number;                                             /* its index in oa_hooks.routines */
-  void *const *hooks[OA_HOOK_INTERFACES][OA_HOOK_WIDTHS]; /* OA_HOOK_VARIANTS each */
+  int number;                                             /* the routine's index in oa_hooks.routines */
+  void *const *hooks[OA_HOOK_INTERFACES][OA_HOOK_WIDTHS]; /* each list has OA_HOOK_VARIANTS hooks */
   _Atomic(void *) *originals[OA_HOOK_INTERFACES][OA_HOOK_WIDTHS];
 } oa_hooked;
 
@@ -28,15 +28,15 @@ typedef struct oa_hook_table {
   const char *const *families;                         /* sorted, and ended by NULL */
   int (*products[2])(int64_t n, oa_any *A, oa_any *C); /* C = A A, n x n, of float32 and float64; NULL: none */
 } oa_hook_table;
-/* Generated. A core that is built without the generated files has none. */
+/* Generated. A core that is built without the generated files has no such table. */
 extern const oa_hook_table oa_hooks __attribute__((weak));
 
 typedef struct oa_program_operand {
   const char *name;
   const void *data;
   int64_t rows, columns, ld;
-  int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: it goes up, and the call destroys it */
-  int dtype;     /* 0: the routine's */
+  int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: the array goes up, and the call destroys it */
+  int dtype;     /* 0: the routine's dtype */
 } oa_program_operand;
 
 /* One call, as a hook stores it. */
@@ -46,15 +46,15 @@ typedef struct oa_program_call {
   double operations, bytes_up, bytes_down; /* operations: multiplications and additions */
   double bytes_spared;                     /* bytes that are on the device, and would go up otherwise */
   double steps;                            /* additional seconds on the device, for steps that wait for each other */
-  double host_share, device_share; /* shares of their rates of products that the CPU and the device reach here */
+  double host_share, device_share; /* shares of the rates of products that the CPU and the device reach in this call */
   double predicted_host, predicted_device; /* seconds */
   int64_t begun;                           /* ns */
   uint64_t serial;
   int reason; /* oa_accelerate_reason of a call that does not go */
-  int site;   /* its place, if it is known when the call begins; otherwise -1 */
-  bool noted; /* its end has to be noted */
+  int site;   /* the call's place in the program, if the place is known when the call begins; otherwise -1 */
+  bool noted; /* the end of the call has to be noted */
   bool is_lapack;
-  bool is_odd; /* its time does not predict the time of other calls */
+  bool is_odd; /* the time of this call does not predict the time of other calls */
 } oa_program_call;
 
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
@@ -65,7 +65,7 @@ typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operan
                                int device);
 enum { OA_CALL_ODD = -1 };
 
-#pragma GCC visibility push(hidden)      /* each call reads both directly, not through a global offset table */
+#pragma GCC visibility push(hidden) /* each call reads both variables directly, not through a global offset table */
 extern _Atomic int64_t oa_program_least; /* the original makes calls with fewer multiplications */
 extern _Atomic int64_t oa_program_small; /* the number of such calls */
 #pragma GCC visibility pop

@@ -11,14 +11,14 @@
 enum { ROWS = 4096, UNDER_WAY = 64, KINDS = 4096 };
 
 typedef struct under_way {
-  uint64_t serial, thread; /* serial 0: the entry is free */
+  uint64_t serial, thread; /* serial is 0 in a free entry */
   int site;
   bool asked, answered;
 } under_way;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* for oa_accelerate_wait */
-static pthread_cond_t progress;                           /* for calls that wait for their place */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* oa_accelerate_wait waits for this condition */
+static pthread_cond_t progress;                           /* calls that wait for their place wait for this condition */
 static pthread_once_t condition_once = PTHREAD_ONCE_INIT;
 static atomic_bool child;
 static oa_accelerate_row rows[ROWS];
@@ -29,7 +29,7 @@ static uint64_t serials;
 static int open_waits;
 static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
-static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that the plan sometimes lets go */
+static uint64_t planned_kinds[KINDS / 64]; /* a bit for each kind of calls that the plan sometimes lets go */
 static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
@@ -101,7 +101,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   if (!wants_site) return;
   int (*find)(void) = atomic_load(&finder);
   int site = OA_SITE_LATER;
-  if (find) { /* the finder may run the program's signal handlers */
+  if (find) { /* the lock is free here, because the finder may run the program's signal handlers */
     oa_record_unlock();
     site = find();
     oa_record_lock();
@@ -261,7 +261,7 @@ int oa_accelerate_plan(const oa_accelerate_row *plan, int count) {
   memset(planned_kinds, 0, sizeof planned_kinds);
   for (int i = 0; i < count; i++) {
     const oa_hooked *routine = oa_hook_routine(plan[i].routine);
-    if (!routine) continue; /* a routine of another version */
+    if (!routine) continue; /* the row has a routine of another version of this library */
     const oa_program_call call = {.routine = routine, .m = plan[i].m, .n = plan[i].n, .k = plan[i].k};
     oa_accelerate_row *row = row_of(&call, plan[i].site);
     if (!is_alike(row, &call, plan[i].site)) continue;

@@ -4,15 +4,15 @@
 
 #include "accelerate/program_call.h"
 
-/* The one lock of rows, calls under way, events and the model. Held for bookkeeping only. */
+/* The one lock of rows, calls under way, events and the model. A thread holds the lock for bookkeeping only. */
 void oa_record_lock(void);
 void oa_record_unlock(void);
 /* Makes each forked child note that the lock must not be taken, because it may be held for ever. Call it once. */
 void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
-/* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for `patience` seconds
- * at most. `planned`: an oa_accelerate_planning. Call it under the lock, like the functions below. The lock is free
+/* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for at most `patience`
+ * seconds. `planned`: an oa_accelerate_planning. Call it under the lock, like the functions below. The lock is free
  * during the wait. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */

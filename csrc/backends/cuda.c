@@ -74,7 +74,7 @@ struct node_parameters {
       unsigned long long handle;
       int kind;
       unsigned count;
-      void *const *graphs; /* set by the driver */
+      void *const *graphs; /* the driver sets this list */
       void *context;
     } conditional;
   };
@@ -328,7 +328,7 @@ static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   const int code = driver.device_attribute(&optin_bytes, ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, number);
   if (optin_bytes > *shared_bytes) *shared_bytes = optin_bytes;
   if (!driver.launch_ex || driver.device_attribute(&info->clusters, ATTRIBUTE_CLUSTERS, number))
-    info->clusters = 0; /* the driver is too old for clusters */
+    info->clusters = 0; /* the driver is too old for launches with clusters */
   if (!driver.launch_ex) info->cooperative = 0;
   return code;
 }
@@ -337,8 +337,8 @@ static int permit_shared(gpu_function function, int nbytes) {
   return driver.function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, nbytes);
 }
 
-/* The driver has no status for the end of the list. For a number after the last parameter, it reports an invalid
- * value. */
+/* The driver has no separate status for the end of the list of parameters. If `number` is after the last parameter, the
+ * driver reports an invalid value. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   *nbytes = SIZE_MAX;
   if (driver.parameter_info && driver.parameter_info(function, number, offset, nbytes)) *nbytes = 0;
@@ -461,7 +461,8 @@ static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_f
   return code;
 }
 
-/* Leaves *loop NULL if the driver refuses a node of the graph, such as an allocation by a library, or has no loops. */
+/* Leaves *loop NULL if the driver has no loops, or refuses a node of the graph in a loop, such as an allocation by a
+ * library. */
 static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *until, void **loop) {
   const struct gpu *gpu = device->state;
   const struct graph *body = graph;

@@ -13,7 +13,7 @@
 typedef void *gpu_address;
 
 struct pointer_attributes {
-  int type; /* its values changed with HIP 6 */
+  int type; /* the values of `type` changed with HIP 6 */
   int device;
   void *on_device, *on_host;
   int is_managed;
@@ -91,7 +91,7 @@ static void note(const char *place, const char *inside) {
 static void *open_file(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  /* Keep the first failure of a file that exists. Such a library may need another library, which is missing. */
+  /* Keep the first failure to load a file that exists: the file may need another library, which is missing. */
   const char *why = dlerror();
   const size_t length = strlen(path);
   const char *slash = strrchr(path, '/');
@@ -101,7 +101,7 @@ static void *open_file(const char *path) {
   return NULL;
 }
 
-/* Loads the library from the folder, or, if that is "", from the system's folders. */
+/* Loads the library from the folder, or, if `folder` is "", from the system's folders. */
 static void *open_in(const char *folder) {
   void *library = NULL;
   for (int i = 0; i < SONAMES && !library; i++) {
@@ -151,9 +151,9 @@ static const char *package_folder(char *folder) {
   return folder;
 }
 
-/* Takes a library that the process has loaded. Otherwise searches the finder's places, a folder beside this Python
- * package, ROCM_PATH, /opt and the system's folders. A minimal install of ROCm 7.14 and later has its libraries only in
- * core-X.Y. */
+/* Takes a library that the process has loaded. If the process has loaded none, searches the finder's places, a folder
+ * beside this Python package, ROCM_PATH, /opt and the system's folders. A minimal install of ROCm 7.14 and later has
+ * its libraries only in core-X.Y. */
 static void *find_driver(void) {
   char packages[PATH_MAX];
   const char *rocm = getenv("ROCM_PATH");
@@ -213,7 +213,7 @@ static int describe(oa_device *device, int number) {
 
 /* -- the current device ------------------------------------------------------------------------------------------- */
 
-/* The state of a device that only HIP needs. */
+/* The part of a device's state that only the HIP backend has. */
 struct own_stream {
   struct own_stream *next;
   gpu_stream native;
@@ -221,7 +221,7 @@ struct own_stream {
 };
 enum { RELAYS = 8 };
 struct extra {
-  gpu_address token; /* memory that this backend never frees, so that only a reset of the device frees it */
+  gpu_address token; /* memory that only a reset of the device frees, because this backend never does */
   size_t token_bytes;
   _Atomic(struct own_stream *) streams; /* a list of this backend's streams; none of them is destroyed or removed */
   _Atomic(gpu_stream) relays[RELAYS];   /* streams that follow callers' streams, see record_event */
@@ -438,7 +438,7 @@ static int wait_for_frees(oa_device *device) {
   const struct own_stream *own = atomic_load(&extra_of(device)->streams);
   for (; own && !code; own = own->next) {
     code = wait_for_stream(own->native);
-    if (code == CAPTURE_UNSUPPORTED) code = SUCCESS; /* the program captures it */
+    if (code == CAPTURE_UNSUPPORTED) code = SUCCESS; /* the program captures this stream */
   }
   return code;
 }
@@ -463,7 +463,7 @@ static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, co
 
 static enum memory_kind memory_kind(const void *memory) {
   struct pointer_attributes attributes = {0};
-  if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5's status for plain memory */
+  if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5 fails for plain memory */
     forget_error();
     return MEMORY_PLAIN;
   }
@@ -491,7 +491,7 @@ static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *s
 }
 
 /* Copies line by line, because HIP's copy of rectangles needs access to the other device's memory, and may fault
- * without it. Refuses short lines: many short copies take longer than a single copy through the host. */
+ * without it. Refuses short lines, because many short copies take longer than a single copy through the host. */
 static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
                         size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
   enum { SHORT = 64 << 10, NOT_SUPPORTED = 801 };
@@ -528,7 +528,7 @@ static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   (void)number;
   (void)shared_bytes;
   info->clusters = 0;
-  if (!driver.launch_cooperative) info->cooperative = 0; /* before HIP 5.3 */
+  if (!driver.launch_cooperative) info->cooperative = 0; /* HIP before 5.3 has no cooperative launches */
   return SUCCESS;
 }
 

@@ -1,6 +1,6 @@
-/* The host as a device. The device has separate memory, to which bytes are copied. Its libraries run on the CPU. Every
- * operation is complete when it returns, so every stream is NULL. While a graph is recorded, its stream is the
- * recording. */
+/* The host as a device. The device has separate memory, to which bytes are copied. The device's libraries run on the
+ * CPU. Every operation is complete when it returns, so every stream is NULL. During the recording of a graph, the
+ * stream is the address of the recording. */
 #include "device/backend.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static struct {
   struct {
     void *memory;
     size_t nbytes;
-  } at[MOST_IDLE]; /* the oldest first */
+  } at[MOST_IDLE]; /* idle memory, the oldest first */
 } idle = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Returns the bytes to allocate for nbytes. Large allocations have few different sizes, so that freed memory can be
@@ -85,7 +85,8 @@ static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_
   if (size && !memory) {
     memory = aligned_alloc(size % LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, size);
 #ifdef MADV_HUGEPAGE
-    if (memory && size % LARGE_PAGE == 0) madvise(memory, size, MADV_HUGEPAGE); /* only advice: it may fail */
+    /* A failure has no effect, because this is only advice. */
+    if (memory && size % LARGE_PAGE == 0) madvise(memory, size, MADV_HUGEPAGE);
 #endif
   }
   if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
@@ -187,8 +188,8 @@ static int host_fill(oa_device *device, void *stream, uint64_t to, size_t pitch,
   return OA_OK;
 }
 
-/* Outside of a recording, `run` receives the caller's own arguments. It may change them, because the caller does not
- * read them afterwards. */
+/* Outside of a recording, `run` receives the caller's own arguments. `run` may change the arguments, because the caller
+ * does not read them afterwards. */
 static int host_submit(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size) {
   if (stream) return oa_recording_add(stream, run, arguments, size) ? no_room(device, "submit") : OA_OK;
   run((void *)arguments);

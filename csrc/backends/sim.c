@@ -7,9 +7,9 @@
  * with other bytes. Freed memory stays in quarantine for a while, and is checked for late writes when it leaves. The
  * workers report such faults through the next synchronization.
  *
- * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all
- * leaves: none is held while another one is taken. A worker that runs a library's function also holds `running`. There
- * are many locks so that a missing event shows as a race under ThreadSanitizer. */
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
+ * a thread that holds one of them takes no other lock. A worker that runs a library's function also holds `running`.
+ * There are many locks so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -28,7 +28,7 @@ enum {
   FRESH = 0xFF,
   FREED = 0xFE,
   RED = 0xA5,
-  RED_ZONE = 64, /* bytes before and after an allocation; also its alignment */
+  RED_ZONE = 64, /* bytes before and after an allocation; also the alignment of an allocation */
   QUARANTINE_BLOCKS = 256,
   QUARANTINE_BYTES = 32 << 20
 };
@@ -74,7 +74,7 @@ struct block {
   uint64_t address; /* RED_ZONE bytes after the start of the allocation */
   size_t nbytes;
   struct block *next;
-  struct operation free; /* allocated early, so that freeing needs no memory */
+  struct operation free; /* allocated with the block, so that freeing needs no memory */
 };
 
 struct stream {
@@ -89,14 +89,14 @@ struct stream {
 
 struct sim {
   oa_device *device;
-  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: lost from call -fail_at on */
+  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: all calls from number -fail_at on fail */
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
   void *pins;             /* a tsearch tree of blocks of pinned host memory */
-  void *variables;        /* a tree of modules' variables; an old variable stays until a new one overlaps it */
-  struct stream *streams; /* only ever added to, at the front */
+  void *variables;        /* a tree of modules' variables; an old variable stays until a new variable overlaps it */
+  struct stream *streams; /* a list to which streams are only added, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
   int quarantined;
@@ -137,7 +137,7 @@ __attribute__((format(printf, 2, 3))) static void report(struct sim *sim, const 
   va_end(arguments);
 }
 
-/* Returns the status of the workers' fault, if there is one, and clears it. */
+/* Returns the status of the fault that a worker reported, and clears the report; OA_OK if there is none. */
 static int take_report(struct sim *sim) {
   int status = OA_OK;
   pthread_mutex_lock(&sim->mutex);
@@ -169,7 +169,7 @@ static int compare(const void *left, const void *right) {
   return b->address + b->nbytes <= a->address;
 }
 
-/* Returns whether one block of the tree has the whole range. Under sim->mutex. */
+/* Returns whether one block of the tree has the whole range. Called with sim->mutex. */
 static bool is_inside(void *const *tree, uint64_t address, size_t nbytes) {
   const struct block key = {.address = address, .nbytes = nbytes};
   struct block *const *block = nbytes ? tfind(&key, tree, compare) : NULL;
@@ -324,7 +324,7 @@ static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for readin
 static void stop_running(void) {
   enum { MOST_SECONDS = 10 };
   struct timespec end;
-  if (atomic_load(&oa_forked)) return; /* a child has no workers */
+  if (atomic_load(&oa_forked)) return; /* a forked child has no workers */
   atomic_store(&stopping, true);
   clock_gettime(CLOCK_REALTIME, &end);
   end.tv_sec += MOST_SECONDS;
@@ -379,7 +379,7 @@ static void execute(struct sim *sim, struct operation *operation) {
       break;
     case FREE:
       run_free(sim, operation->block);
-      return; /* the operation is part of the block */
+      return; /* not freed here, because the operation is part of the block */
   }
   free(operation);
 }
@@ -434,7 +434,7 @@ static void wait_for_all(struct sim *sim) {
   for (struct stream *stream = streams_of(sim); stream; stream = stream->next) wait_for(stream);
 }
 
-/* Finds a stream that stream_create made. Refuses any other address, because a caller may pass any as its own
+/* Finds a stream that stream_create made. Refuses any other address, because a caller may pass any address as its own
  * stream. */
 static int find_stream(oa_device *device, const char *operation, void *pointer, struct stream **result) {
   for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
@@ -574,8 +574,8 @@ static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t n
   return failure;
 }
 
-/* sim_pool checks and fills memory as if it were freed; sim_take, which takes memory from the pool, as if it were
- * fresh. */
+/* sim_pool checks and fills memory that goes to the core's pool, as if the memory were freed. sim_take checks and fills
+ * memory from the pool, as if the memory were fresh. */
 static void sim_pool(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   unsigned char *memory = bytes_at(address);
@@ -778,9 +778,9 @@ static int sim_stream_create(oa_device *device, void **created) {
   return OA_OK;
 }
 
-/* Returns whether a wait that is going to report this failure still waits. A wait that a test makes fail does not wait,
- * because a driver's failed wait may not have waited, either, and the stream's work may still be under way. A wait that
- * fails with OA_ERROR_LOST waits for all work, because a lost device runs no more work afterwards. */
+/* Returns whether a wait has to wait even though it is going to report this failure. A wait that a test makes fail does
+ * not wait, because a driver's failed wait may not have waited, either, and the stream's work may still be under way. A
+ * wait that fails with OA_ERROR_LOST waits for all work, because a lost device runs no more work afterwards. */
 static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
 
 static int sim_stream_synchronize(oa_device *device, void *pointer) {
@@ -800,7 +800,7 @@ static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
   pthread_mutex_lock(&event->mutex);
   struct mark *mark = mark_share(event->last);
   pthread_mutex_unlock(&event->mutex);
-  if (!mark) return OA_OK; /* never recorded: nothing to wait for */
+  if (!mark) return OA_OK; /* the event was never recorded, so there is nothing to wait for */
   struct operation *wait = operation_new(WAIT, 0);
   if (!wait) {
     mark_drop(mark);
@@ -1010,7 +1010,8 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);
   atomic_store(&sim->fail_at, 0);
-  if ((status = oa_device_read_limit(device))) return status; /* the limit may be a percentage of the capacity */
+  /* The limit is read again, because it may be a percentage of the capacity. */
+  if ((status = oa_device_read_limit(device))) return status;
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);

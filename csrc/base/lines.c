@@ -125,7 +125,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
 static void add_axis(oa_pieces *p, struct oa_axis next) {
   for (int k = 0; k < 2; k++) {
     const int64_t reach = (next.size - 1) * next.step[k];
-    if (reach < 0) p->at[k] -= reach; /* the lowest element is the last one, not the one at index 0 */
+    if (reach < 0) p->at[k] -= reach; /* the lowest element is the last element, not the first */
     if (next.step[0] < 0) p->at[k] += reach;
   }
   if (next.step[0] < 0) next = (struct oa_axis){next.size, {-next.step[0], -next.step[1]}, 0};

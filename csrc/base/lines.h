@@ -21,7 +21,7 @@ static inline int64_t oa_lines_span(oa_lines a) {
 }
 static inline int64_t oa_lines_bytes(oa_lines a) { return a.width * a.count; }
 
-/* Returns one line with the same bytes if there are no gaps between the lines. Otherwise returns the lines
+/* Returns one line with the same bytes if there are no gaps between the lines. If there are gaps, returns the lines
  * unchanged. */
 oa_lines oa_lines_simplest(oa_lines a);
 /* Returns whether every byte of inner is a byte of outer. */
@@ -57,8 +57,9 @@ typedef struct oa_pieces {
   } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
 /* Starts the pieces. The caller passes a shape and strides that oa_layout_of has accepted, without a dimension of 0.
- * `other`: the strides of the second array, or NULL. If `other` is NULL, the lines follow the order of the memory.
- * Otherwise, they run along the longest axis that can be lines on both sides, which makes the fewest pieces. */
+ * `other`: the strides of the second array, or NULL. If `other` is NULL, the lines follow the order of the memory. With
+ * a second array, the lines run along the longest axis that can be lines on both sides, which makes the fewest
+ * pieces. */
 void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
                      int64_t itemsize);
 /* Writes the lines of the next piece on each side, relative to the lowest byte of that side. Returns false after the

@@ -217,7 +217,8 @@ bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *
   for (int r = 0; parts && r < parts->count; r++) {
     const run *run = parts->runs[r];
     int64_t first = 0,
-            end = run->count; /* the first interval that ends after `from` is before `end`, if there is one */
+            /* The index of the first interval that ends after `from` is below `end`, if there is one. */
+        end = run->count;
     while (first < end) {
       const int64_t middle = first + (end - first) / 2;
       if (run->at[middle].high > from)

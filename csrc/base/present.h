@@ -1,5 +1,5 @@
-/* The present table: an interval tree over host addresses. It is pure data: it uses no device and no lock, and
- * allocates nothing.
+/* The present table: an interval tree over host addresses. The table is pure data: its functions use no device and no
+ * lock, and allocate nothing.
  *
  * An element is embedded in the object for which it stands. Intervals are half open and not empty. The table may have
  * equal and overlapping intervals (of different devices). The tree is a treap ordered by low, augmented with the

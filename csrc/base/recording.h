@@ -1,5 +1,5 @@
-/* Work of the CPU that is recorded once and run any number of times. It is the graph of a device whose calls the CPU
- * makes. */
+/* Work of the CPU that is recorded once and run any number of times. A recording is the graph of a device whose calls
+ * the CPU makes. */
 #ifndef OA_RECORDING_H
 #define OA_RECORDING_H
 

@@ -25,8 +25,8 @@ int oa_check_forked(void);
 extern pthread_mutex_t oa_mutex; /* for oa_lock */
 extern int oa_waiting;           /* number of threads in oa_wait_change; under the mutex */
 
-/* The one lock of the core guards regions, mappings, slots and pools of streams. It is held for bookkeeping only, never
- * during a wait for a device, a copy or a vendor's code. */
+/* The one lock of the core guards regions, mappings, slots and pools of streams. A thread holds this lock for
+ * bookkeeping only, never during a wait for a device, a copy or a vendor's code. */
 static inline void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
 static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 

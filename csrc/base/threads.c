@@ -10,8 +10,8 @@
 #include <emmintrin.h>
 #endif
 
-/* One call of oa_threads_run, on its caller's stack. `mutex` guards all fields. It is a leaf: its holder takes no other
- * lock. */
+/* One call of oa_threads_run, on its caller's stack. `mutex` guards all fields. `mutex` is a leaf: a thread that holds
+ * it takes no other lock. */
 typedef struct task {
   const void *owner;
   void (*run)(void *);
@@ -140,7 +140,7 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   atomic_fetch_add(&posts, 1);
   const int room = room_of(owner), count = t.wanted < room ? t.wanted : room;
   for (int missing = count - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
-    if (oa_start_thread(work, NULL)) break; /* then fewer threads do the work */
+    if (oa_start_thread(work, NULL)) break; /* after a failure, fewer threads do the work */
     started++;
   }
   const int woken = count - looking, sleeping = woken < idle ? woken : idle;

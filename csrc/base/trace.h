@@ -1,5 +1,5 @@
-/* The trace: a bounded queue of events. While it is off, each place that notes an event costs one load and one branch
- * that is never taken. An event is noted once it is over; programs read events with oa_trace_read. */
+/* The trace: a bounded queue of events. While the trace is off, each place that notes an event costs one load and one
+ * branch that is never taken. An event is noted once it is over; programs read events with oa_trace_read. */
 #ifndef OA_TRACE_H
 #define OA_TRACE_H
 

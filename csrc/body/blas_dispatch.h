@@ -5,7 +5,8 @@
 #include "library/library.h"
 #include "offload_args/shim.h"
 
-/* One enum of the portable BLAS. Its values are `first`, `first` + 1 and so on. `names` lists them for messages. */
+/* One enum of the portable BLAS. The values of the enum are `first`, `first` + 1 and so on. `names` lists them for
+ * messages. */
 typedef struct oa_dispatch_enum {
   int first, count;
   const char *names;
@@ -15,7 +16,7 @@ typedef struct oa_dispatch_enum {
  * NULL. The pointer is the parameter `name` of a public function. */
 int oa_dispatch_library(const char *function, const char *name, const void *pointer, const oa_library *const *libraries,
                         int *place);
-/* Returns OA_OK if `value` is a value of the enum. Otherwise, sets the error of the parameter `name`. */
+/* Returns OA_OK if `value` is a value of the enum. If not, sets the error of the parameter `name`. */
 int oa_dispatch_check(const char *function, const char *name, const oa_dispatch_enum *entry, int value);
 
 #endif

@@ -126,7 +126,8 @@ static const void *first_operand(const oa_routine *routine, const oa_value *valu
 }
 
 int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device) {
-  const int has_wide = routine->symbols[1] >= 0; /* and the loaded version may have it */
+  /* The header has a function for 64-bit sizes, and the loaded version may have it. */
+  const int has_wide = routine->symbols[1] >= 0;
   if (wide && oa_routine_symbol(routine, 0) && (!has_wide || oa_routine_symbol(routine, 1)))
     return fail_too_large(routine, values);
   oa_saved_error saved;
@@ -191,7 +192,7 @@ int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *valu
   return unit;
 }
 
-/* Makes the call `times` times, and moves its arrays on after each time. */
+/* Makes the call late->times times. Before each repetition, moves the arrays on. */
 static __attribute__((noinline)) int call_times(oa_late *late) {
   int status = 0;
   for (int64_t time = 0; time < late->times; time++) {

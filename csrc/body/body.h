@@ -120,7 +120,8 @@ static inline void oa_widen(oa_value *value) {
   value->integer = index;
 }
 
-/* A call that is made on the CPU in a stream's order. It is copied byte by byte, so no field points into it. */
+/* A call that is made on the CPU in a stream's order. An oa_late is copied byte by byte, so no field points into the
+ * struct. */
 typedef struct oa_late {
   const oa_routine *routine;
   void *symbol;
@@ -128,18 +129,18 @@ typedef struct oa_late {
   int returned; /* 1 + the index of the value for the function's result, whose destination is in .pointer; or 0 */
   int count;    /* number of values: the routine's values, and slots for numbers with a count */
   const char *
-      /* the numbers on the device, with three bytes each: 1 + its index, its slot and its count; each number is read
-       * before the call, from .pointer of its value */
+      /* the numbers that are on the device. Each number has three bytes: 1 + the index of the value, the slot, and the
+       * count. Each number is read before the call, from .pointer of the value */
       loads;
-  int has_status;     /* the vendor's function returns a status, and the call is waited for */
+  int has_status;     /* 1: the vendor's function returns a status, and the core waits for the call */
   int *vendor_status; /* the destination of the status */
   int repeated;       /* 0, or the number of arrays that move from one call to the next */
   int64_t times;
   oa_value *results; /* NULL, or the destinations of the numbers that the calls return */
   struct {
     int place;         /* index of the value, */
-    int64_t step;      /* its step in bytes, */
-    void *const *list; /* or its list of addresses, instead of a step; or NULL */
+    int64_t step;      /* the array's step in bytes, */
+    void *const *list; /* or, instead of a step, the array's list of addresses; NULL: there is no list */
   } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
@@ -161,12 +162,12 @@ static inline void oa_late_start(oa_late *late, const oa_routine *routine, void 
 
 /* A request of oa_routine_repeat. */
 typedef struct oa_repeat {
-  const oa_routine *routine; /* the routine's own data, because the call may run later */
+  const oa_routine *routine; /* points to the routine's data, not to a copy, because the call may run later */
   int64_t times;
   const int64_t *strides;
   oa_value *results;                       /* NULL, or memory for the number that each call returns */
-  oa_pointer_list lists[OA_MOST_REPEATED]; /* for the arrays in lists; `at` is NULL for other arrays */
-  char names[OA_MOST_REPEATED][2];         /* names of the arrays; "" for an array that keeps its name */
+  oa_pointer_list lists[OA_MOST_REPEATED]; /* the lists of arrays that are in lists; `at` is NULL for other arrays */
+  char names[OA_MOST_REPEATED][2];         /* the arrays' names in messages; "" for an array that keeps its name */
 } oa_repeat;
 
 /* Begins the call with the extent of every array repeated `times` times. */

@@ -1,6 +1,6 @@
 #include "body/cublaslt.h"
 
-#if __has_include("libraries/cublaslt_constants.h") /* a build without cuBLASLt needs nothing of this file */
+#if __has_include("libraries/cublaslt_constants.h") /* a build without cuBLASLt compiles nothing of this file */
 #include "call/call.h"
 #include "libraries/cublaslt_constants.h"
 
@@ -135,7 +135,8 @@ typedef struct layout {
   const char *name, *matrix;
   const void *object;
   int dtype, type, order, batches;
-  int64_t rows, columns, ld, stride, plane; /* plane: elements to the imaginary parts, if these are stored separately */
+  /* plane: number of elements from the real parts to the imaginary parts, if the two are stored separately */
+  int64_t rows, columns, ld, stride, plane;
 } layout;
 
 /* The attributes of a product's or a transformation's descriptor that were read so far. Each attribute has a bit, at
@@ -146,7 +147,7 @@ typedef struct answers {
 } answers;
 _Static_assert(sizeof(answers) <= OA_MOST_ANSWER && sizeof(layout) <= OA_MOST_ANSWER, "they are remembered by stamps");
 
-/* One call: its routine, the descriptors, and the operands so far. */
+/* One call: the routine, the descriptors, and the operands that were declared so far. */
 typedef struct product {
   const oa_routine *routine;
   const oa_code_dtype *codes;
@@ -166,9 +167,10 @@ typedef struct product {
 } product;
 
 static int64_t layout_value(const product *p, const layout *l, int attribute, size_t nbytes, int *status) {
-  int64_t value = 0; /* an attribute of 32 bits sets the low bits */
+  int64_t value = 0; /* the library sets only the low bits for an attribute of 32 bits */
   const int answer = p->get_of_layout(l->object, attribute, &value, nbytes, NULL);
-  if (answer && attribute < PLANE_OFFSET && !*status) *status = answer; /* older versions lack the last attributes */
+  /* A failure to read a later attribute is ignored, because older versions lack these attributes. */
+  if (answer && attribute < PLANE_OFFSET && !*status) *status = answer;
   return nbytes == 4 ? (int32_t)value : value;
 }
 
@@ -286,7 +288,7 @@ static int fail_operands(const product *p, int status) {
 /* -- the descriptor of a product -- */
 
 /* Initializes the product, with the attributes that earlier calls read. Returns whether the library has the functions
- * of `asks`. The operands are not initialized, because there is room for many of them. */
+ * of `asks`. Does not initialize the array of operands, because the array is large. */
 static bool start(product *p, const oa_routine *routine, const oa_value *desc, const int *asks,
                   const oa_code_dtype *codes) {
   p->routine = routine;
@@ -310,7 +312,7 @@ static void remember(const product *p) {
 static int64_t product_value(product *p, int attribute, size_t nbytes) {
   int64_t value = 0;
   if (p->answers.attributes >> attribute & 1) return p->answers.values[attribute];
-  /* an older version lacks the attribute, and works as with the default */
+  /* an older version lacks the attribute, and works as a newer version does with the default value */
   if (p->get(p->object, attribute, &value, nbytes, NULL)) value = 0;
   p->answers.attributes |= (uint64_t)1 << attribute;
   return p->answers.values[attribute] = nbytes == 4 ? (int32_t)value : value;
@@ -527,7 +529,7 @@ static bool is_same(const layout *c, const layout *d) {
   return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride && c->plane == d->plane;
 }
 
-/* Returns whether C is a separate operand. It is then the fourth one. */
+/* Returns whether C is a separate operand, which is then the fourth operand. */
 static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
 
 /* Returns the address of C. If the caller passed no C, beta is 0; returns D's address then if the layouts are the same,
@@ -588,7 +590,8 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
   static const char names[] = "ABCD";
   uintptr_t all = 0;
   for (int i = 0; i < 4; i++) all |= (uintptr_t)addresses[i];
-  if (all % MOST_ALIGNMENT == 0) return OA_OK; /* each query of the library takes half a microsecond */
+  /* This test avoids a query of the library, which takes half a microsecond. */
+  if (all % MOST_ALIGNMENT == 0) return OA_OK;
   for (int i = 0; i < 4; i++) {
     uint32_t needed = 1;
     if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
@@ -716,7 +719,7 @@ static int read_source(product *p, layout *l, const char *name, const char *matr
   if (!status)
     status = check_size(p, l, transposed ? "rows" : "columns", transposed ? l->rows : l->columns, c, c->columns);
   if (status) return status;
-  p->d = *c; /* C sets the number of batches */
+  p->d = *c; /* the layout of C sets the number of batches */
   p->d.name = c->name;
   if ((status = check_batches(p, l))) return status;
   add_matrix(p, l, pointer->pointer, OA_READ);

@@ -1,4 +1,4 @@
-/* The bodies of cuBLASLt's functions that compute. They read the attributes of descriptors, one at a time.
+/* The bodies of cuBLASLt's functions that compute. These bodies read the attributes of descriptors, one at a time.
  *
  * An attribute that is a device array holds a handle of the core in place of an address. During the call, and while the
  * library only reads the descriptor, an address replaces the handle. */
@@ -17,7 +17,7 @@ typedef struct oa_lt_hidden {
 } oa_lt_hidden;
 
 /* `asks`: the indices, in the library's table, of the functions that get and set the attributes of a product. Returns
- * whether the library has them; otherwise the error is set. */
+ * whether the library has these functions; otherwise the error is set. */
 int oa_lt_ready(const oa_routine *routine, const int *asks);
 /* oa_lt_hide replaces handles, which are not aligned, by aligned addresses. oa_lt_show restores the handles. */
 void oa_lt_hide(const oa_routine *routine, const int *asks, const void *object, oa_lt_hidden *hidden);

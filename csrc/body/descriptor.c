@@ -107,7 +107,7 @@ int oa_lengths_end(int *lengths, int64_t count) {
 oa_operand oa_operand_of_description(const char *name, const void *pointer, int access,
                                      const oa_description *description, const char *size) {
   const bool in_lines = description->lines > 1 && description->dtype != OA_ANY;
-  const bool has_gaps = description->width != description->span && !in_lines; /* or overlapping elements */
+  const bool has_gaps = description->width != description->span && !in_lines; /* the elements have gaps or overlap */
   if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) access |= OA_READ;
   const oa_extent extent =
       in_lines
@@ -150,14 +150,15 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
  * functions and functions with outputs renew the stamps. The generator refuses other functions that change a descriptor
  * (unnoticed_change of bindings/descriptors.py). */
 
-enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* entries for one object, and as many for several objects */
+/* MOST_ANSWERS entries for keys of one object, and as many for keys of several objects. */
+enum { MOST_WORDS = 16, MOST_ANSWERS = 256 };
 static struct {
   uint64_t key[MOST_WORDS];
   int count;
   size_t size;
-  uint64_t used; /* when it was last used, by the count of uses */
+  uint64_t used; /* the count of uses at the entry's last use */
   unsigned char answer[OA_MOST_ANSWER];
-} answers[2 * MOST_ANSWERS]; /* under the lock; two adjacent entries serve the same keys */
+} answers[2 * MOST_ANSWERS]; /* the lock guards these entries; a key may be in either of two adjacent entries */
 static uint64_t uses;
 
 /* Returns the index of a key; -1: some object may change unnoticed. */
@@ -168,12 +169,12 @@ static int place_of(const uint64_t *key, int stamps, int count) {
     if (i < stamps && !key[i]) return -1;
     hash = (hash ^ key[i]) * 1099511628211u;
   }
-  /* Objects that are used together were usually made together. Their stamps are near each other, and get different
-   * indices. */
+  /* Objects that are used together were usually made together. The stamps of such objects are near each other, and get
+   * different indices. */
   return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
-/* Returns the index of a key's answer; -1: there is none. Under the lock. */
+/* Returns the index of a key's answer; -1: there is none. Called with the lock. */
 static int find_answer(int place, const uint64_t *key, int count, size_t size) {
   for (int turn = 0; turn < 2; turn++, place ^= 1)
     if (answers[place].count == count && answers[place].size == size &&
@@ -199,7 +200,8 @@ void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answ
   if (place < 0 || size > OA_MOST_ANSWER) return;
   oa_lock();
   int at = find_answer(place, key, count, size);
-  if (at < 0) at = answers[place].used <= answers[place ^ 1].used ? place : place ^ 1; /* the one used longer ago */
+  /* Of the two entries, the entry that was unused longer. */
+  if (at < 0) at = answers[place].used <= answers[place ^ 1].used ? place : place ^ 1;
   memcpy(answers[at].key, key, (size_t)count * sizeof *key);
   memcpy(answers[at].answer, answer, size);
   answers[at].count = count;
@@ -237,7 +239,7 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const c
                                 "pass it",
                                 call->function, name, (long long)needed));
   uint64_t address;
-  if (OA_UNLIKELY(capture != NULL)) /* memory of the graph, until the graph is destroyed */
+  if (OA_UNLIKELY(capture != NULL)) /* takes memory that lives until the graph is destroyed */
     status = oa_capture_take(capture, call->region, needed, &address);
   else
     status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);

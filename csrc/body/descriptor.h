@@ -12,7 +12,7 @@ enum { OA_MOST_DIMENSIONS = 8 };
 /* The memory that a descriptor describes. */
 typedef struct oa_description {
   int dtype; /* OA_ANY: a dtype that NumPy lacks; then only nbytes is known */
-  int rank;  /* 0: it was not read */
+  int rank;  /* 0: 0: the descriptor was not read */
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
   int64_t span;     /* elements from the first to the last one, gaps included */
@@ -79,7 +79,7 @@ __attribute__((cold)) int oa_fail_no_array(const oa_routine *routine);
 
 /* -- memory whose size the library computes, after oa_begin -- */
 
-/* A call's workspace: the caller's, or memory of the device until the end of the call. */
+/* A call's workspace: the caller's memory, or memory that the core takes from the device until the call ends. */
 typedef struct oa_workspace {
   void *address;
   size_t nbytes;
@@ -93,7 +93,7 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const c
                       const char *size_name, size_t needed, int answer, const char *asked);
 /* Ends the call with the vendor's status, and frees the workspace in stream order. */
 int oa_workspace_end(oa_call *call, oa_workspace *workspace, int status);
-/* Checks that the caller's memory is as large as the library needs. Cancels the call if it is not. */
+/* Checks that the caller's memory is as large as the library needs. If the memory is too small, cancels the call. */
 int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
                   const char *asked);
 
@@ -105,8 +105,8 @@ int oa_check_list(const oa_routine *routine, const char *name, const oa_number_l
 /* Checks that a host array has the given number of elements, of the dtype that an enum value stands for. */
 int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
                       const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
-/* Checks that a host array has the given number of bytes. If `enum_name` is NULL, the bytes are of any dtype.
- * Otherwise, they are of the dtype that this enum value stands for, and all of them are written. */
+/* Checks that a host array has the given number of bytes. If `enum_name` is NULL, the bytes are of any dtype. With
+ * `enum_name`, the bytes are of the dtype for which the enum value `code` stands, and all of them are written. */
 int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
                    const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
 /* Fails for a number that does not fit a dtype. `by`: the name of the argument that sets the dtype. */

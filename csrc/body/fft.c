@@ -15,10 +15,10 @@ enum place {
   INPUT,
   OUTPUT = INPUT + 4,
   PADDED = OUTPUT + 4, /* the real numbers of a transform in place */
-  TYPE = PADDED + 4,   /* 0: the plan has no transform yet */
+  TYPE = PADDED + 4,   /* type of the transform; 0: the plan has no transform yet */
   TAKES_AREA           /* 1: the plan has no work area of its own */
 };
-/* The numbers of one array, from its place on. */
+/* The numbers of one array in a note, counted from the array's place. */
 enum lines { WIDTH, COUNT, PITCH, GAPS };
 
 enum { MOST_RANK = 3, MOST_AXES = MOST_RANK + 1 };
@@ -32,7 +32,7 @@ typedef struct arguments {
   int rank;
   int64_t n[MOST_RANK], batch;
   struct {
-    bool strided; /* otherwise the layout has no gaps */
+    bool strided; /* true: the caller passed strides; false: the layout has no gaps */
     int64_t embed[MOST_RANK], stride, distance;
   } in, out;
 } arguments;
@@ -110,7 +110,7 @@ static int read_arguments(const oa_routine *routine, const oa_value *values, arg
   if (a->in.strided != a->out.strided)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s is None and %s is not; pass both, or None for both", routine->function,
                    a->in.strided ? "onembed" : "inembed", a->in.strided ? "inembed" : "onembed");
-  if (!a->in.strided) return OA_OK; /* the library ignores the strides */
+  if (!a->in.strided) return OA_OK; /* the library ignores strides if inembed and onembed are None */
   a->in.stride = integer_of(routine, values, "istride", 1);
   a->in.distance = integer_of(routine, values, "idist", 1);
   a->out.stride = integer_of(routine, values, "ostride", 1);

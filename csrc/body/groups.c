@@ -76,7 +76,8 @@ void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize) {
 
 /* -- on the CPU: called in a stream's order ------------------------------------------------------------------------ */
 
-/* A call of groups. It is copied byte by byte, so the value of a list is its offset from the start of this struct. */
+/* A call of groups. This struct is copied byte by byte, so the value of a list is the list's offset from the start of
+ * the struct. */
 typedef struct late_groups {
   const oa_routine *routine;
   void *symbol;
@@ -101,7 +102,7 @@ static size_t passed_bytes(const oa_routine *routine, int value) {
 
 int oa_groups_submit(oa_groups *groups, const oa_routine *routine, void *symbol, const oa_value *values,
                      oa_call *call) {
-  enum { ALIGNED = 16 }; /* complex numbers of 16 bytes are the widest */
+  enum { ALIGNED = 16 }; /* bytes; the widest elements are complex numbers of 16 bytes */
   const size_t count = (size_t)groups->count;
   const size_t start = offsetof(late_groups, values) + routine->count * sizeof *values;
   const size_t most = start + routine->count * (count * ALIGNED + ALIGNED);

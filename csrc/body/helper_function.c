@@ -55,7 +55,8 @@ static int note(oa_helper_call *call, oa_value *values, int at) {
   const int role = routine->record[at].role;
   const bool is_there = is_object(role, &values[at]);
   if (role == OA_ROLE_HOLDS) {
-    const int i = call->hold_count++; /* the generator refuses more than OA_MOST_HELD */
+    /* Within bounds, because the generator refuses more than OA_MOST_HELD held objects. */
+    const int i = call->hold_count++;
     call->holds[i] = (oa_object_held){.name = routine->record[at].name};
     call->held_at[i] = is_there ? call->use_count : -1;
   }
@@ -68,7 +69,7 @@ static int note(oa_helper_call *call, oa_value *values, int at) {
     call->makes = kind_of(routine, at);
     call->makes_at = at;
     memset(&values[at], 0, sizeof values[at]);
-    if (call->makes->is_number) values[at].integer = OA_NUMBERED; /* the library writes the low bytes */
+    if (call->makes->is_number) values[at].integer = OA_NUMBERED; /* the library writes only the low bytes */
   } else if (role == OA_ROLE_GIVES) {
     memset(&values[at], 0, sizeof values[at]);
   } else if (role == OA_ROLE_DEVICE) {
@@ -318,8 +319,8 @@ int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *n
   return status ? oa_helper_fail(call, status) : OA_OK;
 }
 
-/* Makes the first object hold others. Sets `ended` to the objects that only the first object held until now, and that
- * are to be destroyed. Returns their number. */
+/* Makes the first object hold other objects. Sets `ended` to the objects that only the first object held until now, and
+ * that are to be destroyed. Returns their number. */
 static int hold(const oa_helper_call *call, oa_object_state **ended) {
   int count = 0;
   oa_lock();
@@ -344,7 +345,7 @@ static int make(oa_helper_call *call, oa_value *values) {
                                   .stream = call->stream,
                                   .note = call->note};
   oa_object *object = NULL;
-  if (!fields.native) return OA_OK; /* the library made none */
+  if (!fields.native) return OA_OK; /* the library made no object */
   const int status = oa_object_make(call->routine->function, &fields, &object);
   values[call->makes_at].pointer = object;
   return status;
@@ -398,8 +399,8 @@ static int destroy(const char *function, oa_object_state *state) {
   oa_device *device = state->device;
   oa_before saved;
   int status = enter(device, &saved);
-  if (!status) {       /* otherwise the device is lost, and the library's part with it */
-    if (state->native) /* otherwise it was aborted */
+  if (!status) {       /* after a failure the device is lost, and the library's part of the object with it */
+    if (state->native) /* an object without a native part was aborted */
       status = oa_object_destroy_native(function, state->library, state->kind, state->native);
     if (state->stream) {
       const int waited = device->backend->stream_synchronize(device, state->stream->native);
@@ -442,7 +443,8 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   call.uses[call.use_count++] = use;
   int status = oa_core_start();
   if (status || (status = oa_objects_take(routine->function, routine->library, call.uses, 1))) return status;
-  oa_objects_return(call.uses, 1); /* it is an object of the right kind; another thread may end it first */
+  /* The checks are over, so the uses end here; another thread may end the object before this thread does. */
+  oa_objects_return(call.uses, 1);
   if ((status = check_end_of_handle(use.handle))) return oa_fail_in(status, "%s", routine->function);
   status = oa_object_end(routine->function, use.handle, &state);
   return state ? destroy(routine->function, state) : status;

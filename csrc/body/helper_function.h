@@ -20,7 +20,7 @@ typedef struct oa_helper_call {
   const oa_routine *routine;
   oa_object_use uses[OA_MOST_OBJECTS];
   int use_count;
-  oa_device *device; /* NULL: it works on none */
+  oa_device *device; /* NULL: the call works on no device */
   oa_before saved;
   const oa_object_kind *makes;
   int makes_at; /* the index of the new object among the values */
@@ -29,7 +29,7 @@ typedef struct oa_helper_call {
   oa_object_memory *memory;           /* memory that the object will keep; NULL: none */
   const char *forgets;                /* the name of kept memory that is no longer used; NULL: none */
   oa_object_held holds[OA_MOST_HELD]; /* objects that the first object holds from now on */
-  int held_at[OA_MOST_HELD];          /* their indices among the uses; -1: none */
+  int held_at[OA_MOST_HELD];          /* indices of these objects among the uses; -1: none */
   int hold_count;
   oa_note note; /* the new note of the first object, or of the object that is made; OA_ANY: no new note */
 } oa_helper_call;
@@ -47,9 +47,9 @@ int oa_helper_end(oa_helper_call *call, oa_value *values, int vendor_status);
 /* An object among a routine's values. */
 typedef struct oa_object_place {
   const char *name;
-  unsigned char at, kind; /* kind: its index among the library's kinds */
-  unsigned char optional; /* the caller may pass none */
-  unsigned char changes;  /* the function may change it */
+  unsigned char at, kind; /* kind: index of the object's kind among the library's kinds */
+  unsigned char optional; /* the caller may pass no object */
+  unsigned char changes;  /* the function may change the object */
 } oa_object_place;
 
 /* Runs the body of a routine that has arrays. In the values, the `count` objects of the core are replaced by the
@@ -67,7 +67,7 @@ int oa_noted_description(const oa_routine *routine, const char *name, const oa_v
 int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device);
 /* Runs a routine that destroys its only value, even while other threads use the object. */
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device);
-/* Removes a holder of an object. Destroys the object if it has ended and this was its last holder. */
+/* Removes a holder of an object. Destroys the object if it has ended and has no other holder. */
 int oa_object_let_go(const char *function, oa_object_state *state);
 
 #endif

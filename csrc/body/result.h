@@ -12,7 +12,7 @@ typedef struct oa_result {
   uint64_t address;
 } oa_result;
 
-/* Sets *place to the place where the vendor's function has to write the result of an open call. The call's
+/* Sets *place to the address at which the vendor's function has to write the result of an open call. The call's
  * device_scalars has to be 1 if the core fetches the library's results. A failure cancels the call. */
 int oa_result_place(oa_result *result, oa_call *call, oa_value *wanted, void **place);
 /* Fetches the result of a call, unless the library reported a failure, and waits for the stream. Call it before

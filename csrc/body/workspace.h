@@ -11,7 +11,7 @@
 typedef struct oa_workspaces {
   void *device, *host; /* addresses; NULL: the function needs none */
   size_t device_bytes;
-  bool is_kept; /* by the graph that has captured the call */
+  bool is_kept; /* the graph that captured the call keeps the memory */
 } oa_workspaces;
 
 /* Takes memory for an open call, on its device and on the host. A failure cancels the call. */

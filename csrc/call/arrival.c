@@ -41,8 +41,8 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
   return false;
 }
 
-/* Collects the region's mappings whose pages have to be scanned. The first call that needs one of them collects all of
- * them. Marks them as moving, like the arrivals. Returns their number. */
+/* Collects the region's mappings whose pages have to be scanned. The first call that needs such a mapping collects all
+ * such mappings. Marks them as moving, like the arrivals. Returns their number. */
 static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int number = 0;
   for (int i = 0; i < region->mapping_count && number < OA_RESIDENT_LOOKS; i++) {
@@ -79,7 +79,7 @@ static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arriva
 }
 
 /* Fills moves with the copies that bring the groups up, and marks their mappings as moving. Returns the number of
- * moves. Frees the lock meanwhile, to scan the pages of resident mappings. */
+ * moves. Frees the lock to scan the pages of resident mappings, and takes it again. */
 static int gather_moves(const oa_call *call, const oa_region_state *region, const arrival *arrivals, int count,
                         oa_move *moves) {
   int total = 0;
@@ -120,8 +120,8 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
-/* Copies the moves up on *stream. Large copies, and copies made by other devices, go to the region's stream for copies.
- * *stream then becomes that stream. bytes: from bytes_to_send. Frees the lock meanwhile. */
+/* Copies the moves up on *stream. Large copies, and copies made by other devices, go to the region's stream for copies;
+ * *stream becomes the stream of the copies. bytes: from bytes_to_send. Frees the lock and takes it again. */
 static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count, int64_t bytes) {
   oa_device *device = region->device;

@@ -5,7 +5,7 @@
 #include "call/operand.h"
 
 /* Brings up the groups that the call needs. `arriving`: the number of operands whose group has to come up. The call
- * holds the mappings. Frees the lock meanwhile. */
+ * holds the mappings. Frees the lock and takes it again. */
 int oa_arrivals_bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream, const oa_reach *reaches,
                          int arriving);
 

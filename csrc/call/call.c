@@ -125,7 +125,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 /* -- beginning -- */
 
 /* Returns the name of the first host operand that no earlier call wrote, and which this call writes; NULL if there is
- * none. Its bytes would come down even if the graph never ran. */
+ * none. The bytes of such an operand would come down even if the graph never ran. */
 static const char *name_first_written(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
@@ -172,8 +172,8 @@ static __attribute__((noinline)) int look_for_captures(const oa_call *call, cons
   return status;
 }
 
-/* Lets the call hold its operands, the last one first. Returns whether no other stream used them; then the call's
- * stream need not be ordered. */
+/* Lets the call hold its operands, from the last operand to the first. Returns whether no other stream used them; then
+ * the call's stream need not be ordered. */
 static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *stream) {
   bool alone = true;
   oa_slot **held = oa_caller_hold(caller, call->count);
@@ -200,7 +200,7 @@ static int order(const oa_call *call, const oa_reach *reaches, oa_stream *stream
 }
 
 /* Waits for the uses of the operands on other streams, because the stream is being captured, and a graph can't wait for
- * anything outside itself. Frees the lock meanwhile. */
+ * anything outside itself. Frees the lock and takes it again. */
 static __attribute__((cold, noinline)) int wait_for_uses(const oa_call *call, const oa_reach *reaches,
                                                          const oa_stream *stream) {
   int status = OA_OK;
@@ -244,7 +244,7 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, co
 }
 
 /* Brings up the bytes that a captured call needs, outside of the capture, like a call that ends without any work. Frees
- * the lock meanwhile. Looks up the operands again. */
+ * the lock and takes it again. Looks up the operands again. */
 static __attribute__((cold, noinline)) int bring_up_beside(const oa_call *call, oa_reach *reaches,
                                                            oa_region_state **region) {
   oa_operand *operands = malloc((size_t)call->count * sizeof *operands);
@@ -410,7 +410,7 @@ int oa_begin_locked(oa_call *call) {
 
 /* -- ending -- */
 
-/* Waits for a call that has to be complete. */
+/* Waits until the work of a call is complete. */
 static __attribute__((noinline)) int wait_for_end(const oa_call *call) {
   oa_device *device = call->device;
   void *stream = call->special & OA_ON_DEFAULT_STREAM ? NULL : call->native_stream;
@@ -557,7 +557,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
 enum rare_end {
   FAILED = 1,
   ONLY_ASKED = 2, /* the function wrote nothing, and did not fail */
-  CAPTURED = 4    /* or an address was taken; the memory escapes then, too */
+  CAPTURED = 4    /* a graph captured the call, or the call's address was taken: in both cases the memory escapes */
 };
 
 /* Marks an operand of a call with a rare end, in place of mark_written. `capture`: the capture of the core's own graph;

@@ -4,20 +4,21 @@
 
 #include "call/operand.h"
 
-/* oa_call.open. OPEN: the call has begun. UNNOTED: its stream notes nothing at its end, because an address was taken.
- * CAPTURED: its stream notes nothing, because a graph captured the call. RELEASED: the library needs its device no
- * longer. */
+/* Values of oa_call.open. OPEN: the call has begun. UNNOTED: the stream notes nothing when the call ends, because an
+ * address was taken. CAPTURED: the stream notes nothing, because a graph captured the call. RELEASED: the library no
+ * longer needs the device to be current. */
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED };
 
 /* The state of a call with lists of pointers, until it ends. */
 typedef struct oa_lists {
   oa_operand *caller_operands; /* the caller's operands, which the call gets back at its end */
   int caller_count;
-  char *names;      /* names of the operands, for messages; NULL if there are none */
-  void **addresses; /* one for each pointer; on the host they are used directly */
-  uint64_t address; /* of their copy on the device; 0: there is no copy to free */
+  char *names; /* names of the operands, for messages; NULL if there are none */
+  /* one address for each pointer; libraries of the host read this array itself, others a copy of it */
+  void **addresses;
+  uint64_t address; /* of the copy of `addresses` on the device; 0: there is no copy to free */
   size_t nbytes;
-  oa_operand operands[]; /* one for each array */
+  oa_operand operands[]; /* one operand for each array */
 } oa_lists;
 
 /* Fails to begin a call whose `open` is not 0. Returns the status. */

@@ -28,7 +28,7 @@ static int note_elsewhere(oa_present *element, void *data) {
   return other->device != mapping->device && oa_mappings_meet(other, mapping);
 }
 
-/* Returns whether the host has the bytes that a call would read through the pointer. Under the lock. */
+/* Returns whether the host has the bytes that a call would read through the pointer. Called with the lock. */
 static bool on_host(const oa_slot *slot) {
   oa_mapping *mapping = slot->mapping;
   if (!mapping || mapping->kind != OA_MAPS_HOST || slot->out) return false;
@@ -114,7 +114,7 @@ int oa_pointer_invalidate(oa_any *pointer) {
       .name = "pointer", .pointer = pointer, .access = OA_READ_WRITE, .extent = {.kind = OA_EXTENT_ALL}};
   oa_call call = {.function = "oa_pointer_invalidate", .operands = &operand, .count = 1};
   const int status = oa_begin(&call);
-  return status ? status : oa_end(&call, 1); /* as if the call had failed */
+  return status ? status : oa_end(&call, 1); /* ended as a failed call, so that its results become invalid */
 }
 
 /* -- fill -- */
@@ -245,7 +245,7 @@ static int read_host(const char *function, const array *a, void *values, int ndi
   const oa_region_state *region = slot->region;
   const oa_view *view = &slot->mapping->views[slot->view];
   const int64_t offset = slot->offset - view->lines.start - a->layout.low;
-  oa_slot_hold(slot, NULL); /* its region, which holds the array, can't end meanwhile */
+  oa_slot_hold(slot, NULL); /* its region, which holds the array, can't end during the hold */
   oa_unlock();
   status = OA_OK;
   char *packed = view->shape ? pack(view) : NULL;
@@ -360,7 +360,7 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
                   .uncaptured = "would have to be waited for; read the values outside of the capture"};
   if ((status = oa_begin(&call))) return status;
   /* Along a reversed axis, each element would need a separate copy. So the elements are copied in the order of memory,
-   * and reversed here. */
+   * and then reversed by reverse_axes. */
   const int64_t nbytes = a.layout.size * a.itemsize;
   int64_t packed[OA_MAX_DIMENSIONS], forwards[OA_MAX_DIMENSIONS];
   oa_pieces pieces;

@@ -32,11 +32,11 @@ void oa_group_open(const oa_library *library);
 /* Adds an open call to the thread's group. The end of the group ends the call. Returns NULL with the text set if host
  * memory runs out. */
 oa_grouped *oa_group_add(const oa_call *call);
-/* Ends the thread's group, and returns its calls, the first one first. */
+/* Ends the thread's group, and returns its calls in the order in which they began. */
 oa_grouped *oa_group_close(void);
-/* Checks a call of a thread that has a group. It may not use bytes that a call of the group writes, or write bytes that
- * a call of the group reads, because it would run before the calls of the group. The region of a call of the group may
- * not end before the group. Under the lock. */
+/* Checks a call of a thread that has a group. The call may not use bytes that a call of the group writes, or write
+ * bytes that a call of the group reads, because the call would run before the calls of the group. The region of a call
+ * of the group may not end before the group. Called with the lock. */
 __attribute__((cold)) int oa_group_check(const oa_call *call, const oa_reach *reaches, const oa_region_state *region);
 
 #endif

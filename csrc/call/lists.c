@@ -1,5 +1,5 @@
 /* Calls with lists of device pointers, for vendors' batched functions. Each pointer becomes a separate operand, which
- * oa_begin checks and moves like any other. Then the addresses go to the device as arrays. */
+ * oa_begin checks and moves like any other. After oa_begin, the addresses go to the device as arrays. */
 #include "call/call.h"
 #include "call/extent.h"
 #include "device/memory.h"

@@ -21,7 +21,7 @@ static int fail_object(const char *function, const oa_library *library, const oa
                  kind, use->handle);
 }
 
-/* Finds the object of one use. Under the lock. */
+/* Finds the object of one use. Called with the lock. */
 static int find(const char *function, const oa_library *library, oa_object_use *use) {
   int status;
   const oa_slot *slot = oa_slot_of(use->handle, OA_SLOT_OBJECT, &status);
@@ -37,10 +37,10 @@ static int fail_devices(const char *function, const oa_object_use *a, const oa_o
                  b->state->device->name, a->name, a->state->device->name);
 }
 
-/* Finds all objects. *busy: the first one that another call uses, or NULL. Under the lock. */
+/* Finds all objects. *busy: the first object that another call uses, or NULL. Called with the lock. */
 static int find_all(const char *function, const oa_library *library, oa_object_use *uses, int count,
                     const oa_object_use **busy) {
-  const oa_object_use *placed = NULL; /* the first one that has a device */
+  const oa_object_use *placed = NULL; /* the first object that has a device */
   *busy = NULL;
   for (int i = 0; i < count; i++) {
     const int status = find(function, library, &uses[i]);

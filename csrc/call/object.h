@@ -5,7 +5,8 @@
 #include "library/library.h"
 #include "region/slot.h"
 
-/* Device memory that an object's library may use at any time. It lives until the object ends, or gets other memory. */
+/* Device memory that an object's library may use at any time. The memory lives until the object ends, or gets other
+ * memory. */
 typedef struct oa_object_memory {
   const char *name; /* name of the parameter that passed it */
   void *keep;       /* from oa_export */
@@ -36,7 +37,7 @@ typedef struct oa_object_held {
   struct oa_object_state *object;
 } oa_object_held;
 
-/* One object. Its fields are constant, with two exceptions: the core's lock guards `busy`, `user`, `held`, `holders`,
+/* One object. The fields are constant, with two exceptions: the core's lock guards `busy`, `user`, `held`, `holders`,
  * `ended` and `stamp`; `memory` and `note` belong to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
@@ -45,13 +46,13 @@ typedef struct oa_object_state {
   void *native;
   oa_device *device; /* NULL: it belongs to no device */
   oa_stream *stream; /* stream of a library's handle, from the device's pool; NULL: none */
-  bool busy;         /* a call uses it, and others wait */
+  bool busy;         /* a call uses the object, and other calls wait */
   pthread_t user;    /* the thread of that call */
   oa_object_memory *memory;
   oa_object_held held[OA_MOST_HELD];
   int holders; /* the number of objects that hold it */
   bool ended;  /* it is stale, and its last holder destroys it */
-  /* A number that no object had before. The object gets a new one whenever a function may have changed it. */
+  /* A number that no object had before. The object gets a new stamp whenever a function may have changed the object. */
   uint64_t stamp;
   oa_note note;
   bool has_told; /* the library has reported `told`; both fields belong to the call that has the object */
@@ -94,14 +95,14 @@ int oa_object_destroy_native(const char *function, const oa_library *library, co
 /* Takes an object from its users, even while calls use the object. The object is stale from now on, and its state has
  * one more holder. The caller has to destroy *native. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
-/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns whether this was
- * the last holder. If so, the rest of the object is to be destroyed. */
+/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns true if this was
+ * the last holder, so that the caller has to destroy the remaining parts of the object. */
 bool oa_object_drop_seized(const char *function, oa_object_state *state);
-/* Waits for calls that use the object, and makes it stale. *state becomes the rest to destroy; NULL if the object was
- * stale, or if other objects hold it. */
+/* Waits for calls that use the object, and makes it stale. *state becomes the state that the caller has to destroy;
+ * NULL if the object was stale, or if other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);
-/* Replaces the object that `state` holds under the name in `other`. If the object in `other` is NULL, `state` holds
- * none under that name afterwards. Returns the object to destroy now, or NULL. Under the lock. */
+/* Replaces the object that `state` holds under the name in `other`. If the object in `other` is NULL, `state` holds no
+ * object under that name afterwards. Returns the object to destroy now, or NULL. Called with the lock. */
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other);
 
 #endif

@@ -27,8 +27,8 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
                  (long long)(slot->inside.pitch / itemsize));
 }
 
-/* Checks an operand whose lines go beyond the pointer's own lines. Its touched elements may not go beyond the pointer's
- * lines. */
+/* Checks an operand whose lines go beyond the pointer's own lines. The touched elements of the operand may not go
+ * beyond the pointer's lines. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, slot->itemsize};
@@ -161,9 +161,9 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
 }
 
 /* Checks an operand that is a part of its group, or that reads the group, while some of the group is not on the device.
- * The call may overwrite a part, and may use parts that earlier calls wrote. Otherwise, the missing bytes go up, or the
- * call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call may not read the
- * host's bytes. Sets *up. */
+ * The call may overwrite a part, and may use parts that earlier calls wrote. If the call uses other bytes, the missing
+ * bytes go up, or the call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call
+ * may not read the host's bytes. Sets *up. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                       const oa_lines *lines, bool exact, bool unwritten, bool *up) {
   const oa_mapping *mapping = slot->mapping;
@@ -246,7 +246,7 @@ static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const
                  written->name, other->name);
 }
 
-/* Returns whether two operands with the same lines have the same element at each place. */
+/* Returns whether two operands with the same lines have the same element at each index. */
 static bool same_elements(const oa_extent *a, const oa_extent *b) {
   if ((a->part | b->part) & OA_BATCHED)
     return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
@@ -291,7 +291,8 @@ static int compare_places(const void *a, const void *b) {
   return x->start < y->start ? -1 : x->start > y->start ? 1 : x->operand - y->operand;
 }
 
-/* Checks operand i against the operands of the list that reach beyond its start, and drops the others from the list. */
+/* Checks operand i against the operands of the list that reach beyond its start, and removes the other operands from
+ * the list. */
 static int check_open(const oa_call *call, const oa_reach *reaches, int i, int *open, int *count) {
   int kept = 0, status = OA_OK;
   for (int k = 0; k < *count; k++) {
@@ -329,7 +330,7 @@ static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, co
   return status;
 }
 
-/* Checks that no written operand overlaps another one. */
+/* Checks that no written operand overlaps another operand. */
 static inline int check_alias(const oa_call *call, const oa_reach *reaches, const oa_reach *end) {
   for (const oa_reach *a = reaches + 1; a < end; a++) {
     for (const oa_reach *b = reaches; b < a; b++) {
@@ -427,8 +428,8 @@ static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, 
   return status ? status : OA_LOOK_AGAIN;
 }
 
-/* Waits for other threads whose work on the operand's mapping comes before this call. Returns OA_LOOK_AGAIN if it freed
- * the lock meanwhile. */
+/* Waits for other threads whose work on the operand's mapping comes before this call. Returns OA_LOOK_AGAIN if it has
+ * freed the lock. */
 static inline int wait_for_others(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   if (OA_UNLIKELY(mapping->moving)) return wait_for_change(call, o);
@@ -443,7 +444,7 @@ static inline int wait_for_others(const oa_call *call, const oa_operand *o, cons
   return OA_UNLIKELY(is_being_filled(slot)) ? wait_for_change(call, o) : OA_OK;
 }
 
-/* Finds one operand and checks it. Returns OA_LOOK_AGAIN if the lock was free meanwhile. */
+/* Finds one operand and checks it. Returns OA_LOOK_AGAIN if it has freed the lock. */
 static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, oa_reach *r) {
   int64_t span;
   int status;

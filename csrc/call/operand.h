@@ -24,9 +24,9 @@ enum { OA_ADDRESS_ONLY = 1 << 16 };
 /* oa_operand.touched, from oa_begin to oa_end. 0: the call touches no element. */
 enum {
   OA_TOUCHED = 1,
-  OA_OVERWRITTEN = 2, /* its whole group */
-  OA_FOR_WRITING = 4, /* by the call, or by code that has the address */
-  OA_PART_WRITTEN = 8 /* all of the operand's lines, in a group that is written by parts */
+  OA_OVERWRITTEN = 2, /* the call writes all of the operand's group */
+  OA_FOR_WRITING = 4, /* the call, or code that has the address, may write the operand */
+  OA_PART_WRITTEN = 8 /* the call writes all of the operand's lines, and the group is written by parts */
 };
 /* A call with more operands needs memory for them, and compares them in another way. */
 enum { OA_FEW_OPERANDS = 16 };
@@ -34,7 +34,7 @@ enum { OA_FEW_OPERANDS = 16 };
 /* The bytes that a call reaches through one operand. */
 typedef struct oa_reach {
   oa_lines lines;       /* from the mapping's address; no lines if the call touches nothing */
-  uintptr_t start, end; /* its first byte, and the end of its last one; equal if the call touches nothing */
+  uintptr_t start, end; /* the reach's first byte, and the end of its last byte; equal if the call touches nothing */
   bool up;              /* the group has to be brought up first */
 } oa_reach;
 
@@ -43,9 +43,9 @@ static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
 
 /* Sets the lines of an operand that was found, from the mapping's address. */
 void oa_operand_lines(const oa_call *call, const oa_operand *operand, oa_lines *lines);
-/* Finds all operands of a call and checks them. Sets each operand's slot, address and touched, the bytes that each one
- * reaches, the youngest region of the operands, and the number of operands to bring up. Called with the lock, which it
- * may free meanwhile. */
+/* Finds all operands of a call and checks them. Sets each operand's slot, address and touched, the bytes that the call
+ * reaches through each operand, the youngest region of the operands, and the number of operands to bring up. Called
+ * with the lock, which it may free and take again. */
 int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **region, int *arriving);
 
 #endif

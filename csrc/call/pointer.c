@@ -427,7 +427,7 @@ static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtyp
   return scalar;
 }
 
-/* Allocates a device scalar, and copies its value up. Called with the lock, which it frees meanwhile. */
+/* Allocates a device scalar, and copies its value up. Called with the lock, which it frees and takes again. */
 static int send_scalar(oa_slot *scalar, const void *value) {
   const oa_region_state *region = scalar->region;
   oa_mapping *mapping = scalar->mapping;

@@ -1,12 +1,12 @@
 /* The whole contract of a backend: one documented table of functions, the struct of a device, and the few functions of
  * the core that a backend may call.
  *
- * A new backend is csrc/backends/<name>.c and one line in backends.def. Its file includes this header, base/error.h and
- * its own .def, and no other file of the core.
+ * A new backend is csrc/backends/<name>.c and one line in backends.def. The new file includes this header, base/error.h
+ * and its own .def, and no other file of the core.
  *
- * A backend reports a failure as an oa_status and sets the text with oa_fail(). It uses neither regions nor the present
- * table. Any thread may call any function at any time. Addresses are device addresses; on `host` and `sim` they are
- * addresses of this process. A stream runs its operations in order; only events order operations of different
+ * A backend reports a failure as an oa_status and sets the text with oa_fail(). A backend uses neither regions nor the
+ * present table. Any thread may call any function at any time. Addresses are device addresses; on `host` and `sim` they
+ * are addresses of this process. A stream runs its operations in order; only events order operations of different
  * streams. */
 #ifndef OA_BACKEND_H
 #define OA_BACKEND_H
@@ -128,7 +128,7 @@ typedef struct oa_backend {
    * backend does not need them. */
   int (*enter)(oa_device *device, void **saved);
   int (*leave)(oa_device *device, void *saved);
-  /* Runs run(copy of arguments) on the CPU in stream order. For OA_DEVICE_HOST_CALLS backends only. */
+  /* Calls `run` with a copy of the arguments, on the CPU, in stream order. For OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
   /* Kernels. NULL: the backend has none, or is OA_DEVICE_HOST_CALLS; in the second case, the core itself runs functions
    * of shared objects through `submit`. The core has checked the image as far as it can read the image's format.

@@ -23,7 +23,8 @@ enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 enum { MAX_DEVICES = 256 };
 static _Atomic(oa_device *) devices[MAX_DEVICES];
 static atomic_int device_count;
-/* Held while a driver is loaded or a device is opened. This can take a second, so it is not the core's lock. */
+/* Held while a driver is loaded or a device is opened. Loading a driver can take a second, so this mutex is not the
+ * core's lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 /* -- the driver's library ------------------------------------------------------------------------------------------ */

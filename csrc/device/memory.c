@@ -383,7 +383,7 @@ int oa_device_trim(int number) {
   return status ? status : trimmed;
 }
 
-/* Memory from oa_pinned_allocate. Under the core's lock. */
+/* Memory from oa_pinned_allocate. The core's lock guards the data. */
 typedef struct pinned {
   oa_present at; /* the first field: the table's element is converted to this struct */
   const oa_device *device;

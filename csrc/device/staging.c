@@ -8,7 +8,7 @@
 #include <sys/sysinfo.h>
 
 /* The blocks of a device. Idle blocks are at the front of a shelf; busy blocks follow in the order of their events. The
- * mutex guards all fields. It is a leaf: its holder takes no other lock. */
+ * mutex guards all fields. The mutex is a leaf: a thread that holds it takes no other lock. */
 struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t returned;
@@ -74,7 +74,7 @@ static struct oa_staging *staging_of(oa_device *device) {
   pthread_cond_init(&fresh->returned, NULL);
   for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) fresh->shelves[kind].last = &fresh->shelves[kind].first;
   if (atomic_compare_exchange_strong(&device->staging, &staging, fresh)) return fresh;
-  pthread_cond_destroy(&fresh->returned); /* another thread has set device->staging */
+  pthread_cond_destroy(&fresh->returned); /* another thread was faster and has set device->staging */
   pthread_mutex_destroy(&fresh->mutex);
   free(fresh);
   return staging;
@@ -140,7 +140,7 @@ int oa_staging_expect(oa_device *device, int64_t bytes) {
   return large_blocks(staging);
 }
 
-/* Checks whether a busy block's copies are over; frees the mutex meanwhile. The block is on no shelf. */
+/* Checks whether a busy block's copies are over; frees the mutex and takes it again. The block is on no shelf. */
 static void look_at(oa_device *device, struct oa_staging *staging, oa_block *block) {
   int done = 0;
   pthread_mutex_unlock(&staging->mutex);
@@ -148,8 +148,8 @@ static void look_at(oa_device *device, struct oa_staging *staging, oa_block *blo
   pthread_mutex_lock(&staging->mutex);
 }
 
-/* Makes a block and counts it in its shelf; frees the mutex meanwhile. Returns NULL if there is no pinned memory for
- * it. */
+/* Makes a block and counts it in its shelf; frees the mutex and takes it again. Returns NULL if there is no pinned
+ * memory for it. */
 static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
   struct shelf *shelf = &staging->shelves[kind];
   shelf->count++;
@@ -158,13 +158,14 @@ static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
   pthread_mutex_lock(&staging->mutex);
   if (block) return block;
   shelf->count--;
-  if (shelf->waiting) pthread_cond_broadcast(&staging->returned); /* the shelf may have no block now */
+  /* The shelf may have no block now, so the waiting threads look again. */
+  if (shelf->waiting) pthread_cond_broadcast(&staging->returned);
   return NULL;
 }
 
-/* Takes an idle block off its shelf. If no block is idle, it makes a block while fewer than `most` exist, and otherwise
- * takes a busy block. If there is no such block, it waits for one; it returns NULL if `wait` forbids this, or if the
- * shelf has no blocks at all. Called with the mutex. */
+/* Takes an idle block off its shelf. If no block is idle, the function makes a block while fewer than `most` blocks
+ * exist, and otherwise takes a busy block. If there is no busy block, the function waits for a block of another thread.
+ * It returns NULL if `wait` forbids this wait, or if the shelf has no blocks at all. Called with the mutex. */
 static oa_block *find_block(oa_device *device, struct oa_staging *staging, int kind, int most,
                             enum oa_block_wait wait) {
   struct shelf *shelf = &staging->shelves[kind];
@@ -178,7 +179,7 @@ static oa_block *find_block(oa_device *device, struct oa_staging *staging, int k
       oa_block *fresh = make(device, staging, kind);
       if (fresh && block) put(staging, block);
       if (fresh || block) return fresh ? fresh : block;
-      failed = true; /* but a block may have been returned meanwhile */
+      failed = true; /* the search goes on, because a block may have been returned meanwhile */
     } else {
       if (wait == OA_BLOCK_NOW || !shelf->count) return NULL;
       shelf->waiting++;
@@ -318,7 +319,8 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream) {
   struct oa_staging *staging = device->staging;
   if (held->count == OA_HELD_BLOCKS) return false;
-  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* the other blocks are for copies */
+  /* The other blocks stay available for copies that hold no block. */
+  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) {
     atomic_fetch_sub(&staging->held, 1);
     return false;
   }

@@ -5,8 +5,8 @@
 #include "device/device.h"
 
 enum {
-  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it for any time */
-  OA_BLOCK_LARGE, /* for a chunk; returned soon */
+  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold the block for any time */
+  OA_BLOCK_LARGE, /* for a chunk; the caller returns the block soon */
   OA_BLOCK_KINDS
 };
 enum { OA_SMALL_BYTES = 256 << 10, OA_LARGE_BYTES = 4 << 20 };
@@ -14,13 +14,13 @@ enum { OA_SMALL_BYTES = 256 << 10, OA_LARGE_BYTES = 4 << 20 };
 typedef struct oa_block {
   void *memory;
   size_t nbytes;
-  void *event, *stream; /* the event was recorded in that stream */
+  void *event, *stream; /* `event` was recorded in `stream` */
   int kind;
-  bool busy; /* the device may use it until the event has happened */
+  bool busy; /* the device may use the block until the event has happened */
   struct oa_block *next;
 } oa_block;
 
-/* States what oa_block_take does if no block is idle: it waits for a block of another thread (WAIT), or returns NULL
+/* The behaviour of oa_block_take if no block is idle: it waits for a block of another thread (WAIT), or returns NULL
  * (NOW). */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
@@ -30,21 +30,21 @@ int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes);
 /* Unpins the blocks that no copy uses. */
 int oa_staging_trim(oa_device *device);
 /* Announces `bytes` of chunked transfers and returns the number of pinned blocks that they may use. The number grows
- * with the traffic, because pinning one block costs as much as copying several MiB. */
+ * with the traffic, because pinning one block takes as long as copying several MiB. */
 int oa_staging_expect(oa_device *device, int64_t bytes);
 /* Takes a block, which then belongs to the caller alone. Returns NULL, with the text unchanged, if no memory can be
- * pinned, or if no block is idle and `wait` is OA_BLOCK_NOW. The first time that no memory can be pinned, it sets the
- * warning of the process. */
+ * pinned, or if no block is idle and `wait` is OA_BLOCK_NOW. The first call that can pin no memory sets the warning of
+ * the process. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
 /* Returns a block to the pool. */
 void oa_block_return(oa_device *device, oa_block *block);
-/* Removes a block whose copies may never end. Its memory stays pinned. */
+/* Removes a block whose copies may never end. The memory of the block stays pinned. */
 void oa_block_lose(oa_device *device, oa_block *block);
 /* Returns a block to the pool while copies on stream are under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once their stream was waited for, so that they need no event. The first block still has an
- * event if few bytes were sent from it, because a query of this event before a copy down makes that copy arrive sooner
- * (benchmarks/transfer.md). */
+/* Blocks that are returned once their stream was waited for, so that they need no event. The first held block has an
+ * event all the same if few bytes were sent from the block, because a query of this event before a copy down makes that
+ * copy arrive sooner (benchmarks/transfer.md). */
 enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];
@@ -53,7 +53,8 @@ typedef struct oa_held_blocks {
 /* Adds a block with copies of so many bytes under way on stream. Returns false if *held has no room, or too many of the
  * device's blocks are held. */
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream);
-/* Checks whether the copies from the first block are over. */
+/* Checks whether the copies from the first held block are over. The result is not used: the check makes later copies
+ * down arrive sooner. */
 void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held);
 /* Returns all held blocks to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);

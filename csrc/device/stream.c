@@ -138,7 +138,7 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (number >= stream->seen_count) {
     const int count = number + 8;
     uint64_t *seen = realloc(stream->seen, (size_t)count * sizeof *seen);
-    if (!seen) return OA_OK; /* without a clock, the stream only waits again for operations that are over */
+    if (!seen) return OA_OK; /* without a clock, the stream only waits needlessly for operations that are over */
     for (int i = stream->seen_count; i < count; i++) seen[i] = 0;
     stream->seen = seen;
     stream->seen_count = count;
@@ -204,7 +204,7 @@ void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir) {
   for (int i = 0; i < uses->count; i++) {
     oa_use *use = use_at(uses, i);
     if (use->stream != foreign) continue;
-    use->stream = heir; /* the list may then have two entries of `heir`; readers of the list use both */
+    use->stream = heir; /* the list may now have two entries of `heir`; readers of the list use both entries */
     if (use->read) use->read = heir->ticket;
     if (use->written) use->written = heir->ticket;
   }

@@ -9,16 +9,17 @@
 typedef struct oa_stream {
   oa_device *device;
   void *native;
-  int number;    /* within the device; -1: a foreign stream */
-  bool is_known; /* other code also has it, and may capture it: a foreign stream, or a stream with an exposed handle */
-  bool is_for_capture; /* it is in the pool for captures */
+  int number; /* index among the streams of the device; -1: a foreign stream */
+  /* code outside the core has the stream, and may capture it: a foreign stream, or a stream with an exposed handle */
+  bool is_known;
+  bool is_for_capture; /* the stream belongs to the pool for captures */
   bool captured;       /* a call was captured on it: a graph with that call may run on the stream at any time */
   uint64_t ticket;     /* ticket of the last issued operation */
-  void **handles;      /* two per library, one for each pointer mode; owned by handles.c; NULL until first need */
-  void *event;         /* made at first need */
-  uint64_t waited;     /* operations up to this ticket are known to be complete; 0: a foreign stream */
-  uint64_t covered;    /* the ticket after which the event was last recorded */
-  uint64_t *seen;      /* by number of another stream: its latest ticket after which this stream runs */
+  void **handles;   /* two handles per library, one for each pointer mode; owned by handles.c; NULL until first need */
+  void *event;      /* made at first need */
+  uint64_t waited;  /* operations up to this ticket are known to be complete; 0: a foreign stream */
+  uint64_t covered; /* the ticket after which the event was last recorded */
+  uint64_t *seen;   /* by number of another stream: its latest ticket after which this stream runs */
   int seen_count;
   struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
   struct oa_stream *next_made;                   /* in the list of all streams of the device */
@@ -32,7 +33,7 @@ typedef struct oa_use {
 } oa_use;
 
 typedef struct oa_uses {
-  oa_use first; /* usually only one stream uses the memory */
+  oa_use first; /* the use of the only stream in most cases */
   oa_use *more;
   int count, capacity;
 } oa_uses;
@@ -40,11 +41,11 @@ typedef struct oa_uses {
 /* Takes a stream that no program captures from the device's pool, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
 /* Takes a stream that is used for captures only. HIP 7 ends a capture if a thread queries an event that was recorded in
- * the captured stream before. */
+ * the captured stream before the capture. */
 int oa_stream_take_for_capture(oa_device *device, oa_stream **stream);
 /* Returns a stream to its pool. */
 void oa_stream_return(oa_stream *stream);
-/* Makes a foreign stream. It stands for a stream of the caller, and is valid while its region is open. */
+/* Makes a foreign stream. A foreign stream stands for a stream of the caller, and is valid while its region is open. */
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);
 /* Destroys a foreign stream; the caller's own stream lives on. */
 void oa_stream_destroy(oa_stream *stream);
@@ -69,7 +70,7 @@ int oa_streams_check(const oa_device *device, const char *why, bool asked);
 int oa_stream_advance(oa_stream *stream);
 /* Records an event after all operations issued so far, so that other streams wait for these operations only. */
 int oa_stream_mark(oa_stream *stream);
-/* Notes that the stream was waited for after it had issued that ticket. */
+/* Notes that all operations of the stream up to that ticket are complete, because the stream was waited for. */
 void oa_stream_waited(oa_stream *stream, uint64_t ticket);
 /* Makes `stream` run after the operations of `other` up to that ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);

@@ -19,16 +19,17 @@ typedef struct chain {
   oa_slot *slot;
   oa_region *region;
   oa_device *device;
-  oa_capture capture; /* the chain owns the stream, so no other call uses the memory of the stream's handles */
+  /* the chain owns the stream of the capture, so no other call uses the memory of the stream's handles */
+  oa_capture capture;
   bool capturing;
-  bool released; /* the last user frees it */
-  int users;     /* threads that replay it */
-  void *graph;   /* the backend's; NULL before the capture has ended */
+  bool released; /* the chain has no handle any more, and the last user frees the chain */
+  int users;     /* number of threads that replay the chain */
+  void *graph;   /* the backend's graph; NULL before the capture has ended */
   bool is_ready; /* the graph can be launched */
   int64_t replays;
-  oa_stream *last;  /* the stream of the last replay; NULL: it went to no stream of the core's */
-  uint64_t ticket;  /* of the last replay */
-  bool was_foreign; /* a replay went to a stream of the caller's */
+  oa_stream *last; /* the stream of the last replay; NULL: no replay yet, or the last replay went to a foreign stream */
+  uint64_t ticket; /* of the last replay */
+  bool was_foreign; /* a replay went to a foreign stream */
 } chain;
 
 /* Takes the lock and returns the chain of a handle. If the handle has no chain, returns NULL with *status and the text
@@ -46,7 +47,7 @@ static chain *enter(const char *function, const oa_chain *handle, int *status) {
   return NULL;
 }
 
-/* Returns the chain's region, or NULL if that has ended. Under the lock. */
+/* Returns the chain's region, or NULL if the region has ended. Called with the lock. */
 static oa_region_state *region_of(const chain *c) {
   int status;
   const oa_slot *slot = oa_slot_of(c->region, OA_SLOT_REGION, &status);
@@ -55,10 +56,10 @@ static oa_region_state *region_of(const chain *c) {
 
 /* -- capturing ----------------------------------------------------------------------------------------------------- */
 
-/* Begins to capture the chain's stream. Under the lock. */
+/* Begins to capture the chain's stream. Called with the lock. */
 static int begin_capture(chain *c) {
   oa_stream *stream = c->capture.stream;
-  int status = oa_stream_make_known(stream); /* before the capture begins: this may record an event */
+  int status = oa_stream_make_known(stream); /* has to come before the capture begins, because it may record an event */
   if (status) return status;
   status = c->device->backend->graph_begin(c->device, &stream->native);
   if (status) oa_stream_make_unknown(stream);
@@ -66,9 +67,9 @@ static int begin_capture(chain *c) {
   return status;
 }
 
-/* Ends the capture of the region's calls. Needs the lock, and frees it meanwhile. */
+/* Ends the capture of the region's calls. Called with the lock, which it frees and takes again. */
 static int end_capture(chain *c) {
-  oa_region_state *region = region_of(c); /* open: a region is not left while its calls are captured */
+  oa_region_state *region = region_of(c); /* not NULL, because a region is not left while its calls are captured */
   oa_stream *stream = c->capture.stream;
   if (region) region->capture = NULL;
   c->capturing = false;
@@ -80,13 +81,15 @@ static int end_capture(chain *c) {
   return status;
 }
 
-/* Frees a chain that has no handle any more, after its last replay. Needs the lock, and frees it meanwhile. */
+/* Frees a chain that has no handle any more, after its last replay. Called with the lock, which it frees and takes
+ * again. */
 static int destroy(chain *c) {
   oa_device *device = c->device;
   int status = OA_OK;
   if (c->capturing) status = end_capture(c);
   const bool waits = c->last && c->last->waited < c->ticket;
-  const bool quiesces = c->was_foreign && region_of(c); /* leaving the region waited for the caller's streams */
+  /* False if the region was left, which has waited for the caller's streams. */
+  const bool quiesces = c->was_foreign && region_of(c);
   void *native = waits ? c->last->native : NULL;
   oa_unlock();
   if ((waits && device->backend->stream_synchronize(device, native)) || quiesces) oa_device_quiesce(device);
@@ -102,7 +105,7 @@ static int destroy(chain *c) {
 }
 
 /* Waits until the captured calls of other threads have ended. Fails if this thread has a call open. Fails and frees the
- * chain if it was released meanwhile. Needs the lock, and frees it meanwhile. */
+ * chain if it was released meanwhile. Called with the lock, which it frees and takes again. */
 static int wait_for_calls(const char *function, chain *c) {
   if (!c->capturing || !c->capture.open) return OA_OK;
   if (oa_caller_of_thread && oa_caller_of_thread->count)
@@ -186,7 +189,7 @@ static int fail_stale(const char *function) {
                  "%s: the region of an array that the captured calls use has ended; capture the calls again", function);
 }
 
-/* Makes an operand of each group. Returns OA_OK, or OA_ERROR_STALE. Under the lock. */
+/* Makes an operand of each group. Returns OA_OK, or OA_ERROR_STALE. Called with the lock. */
 static int declare(const char *function, const chain *c, oa_operand *operands) {
   int status;
   for (int i = 0; i < c->capture.root_count; i++)
@@ -206,8 +209,8 @@ static int declare(const char *function, const chain *c, oa_operand *operands) {
   return OA_OK;
 }
 
-/* Marks the regions' own pointers through which the calls write, as oa_end marks the operands' pointers. Under the
- * lock. */
+/* Marks the regions' own pointers through which the calls write, as oa_end marks the operands' pointers. Called with
+ * the lock. */
 static void mark_writers(const chain *c) {
   for (int i = 0; i < c->capture.root_count; i++) {
     int status;
@@ -219,14 +222,14 @@ static void mark_writers(const chain *c) {
 /* A loop of a chain on the device: oa_chain_loop's arguments, and results. */
 typedef struct device_loop {
   oa_graph_until until;
-  oa_block *block; /* has the outcome */
+  oa_block *block; /* the block that receives the outcome */
   bool ran;
   int64_t count;
   int ended;
 } device_loop;
 
-/* Runs the calls in a loop on the device, and waits for it. Sets loop->ran, unless the device has no loop for these
- * calls: then nothing was done. Needs a call that has begun. */
+/* Runs the calls in a loop on the device, and waits for it. Sets loop->ran; if the device has no loop for these calls,
+ * does nothing. The call must have begun. */
 static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
   enum { COUNT_BYTES = 8 };
   oa_device *device = call->device;
@@ -267,7 +270,7 @@ static int replay(const char *function, chain *c, device_loop *loop) {
   const int count = c->capture.count;
   oa_operand *operands = count ? calloc((size_t)count, sizeof *operands) : NULL;
   int status = OA_OK;
-  if (!count) { /* its calls touch no element */
+  if (!count) { /* the chain's calls touch no element */
     oa_unlock();
     return OA_OK;
   }
@@ -283,7 +286,8 @@ static int replay(const char *function, chain *c, device_loop *loop) {
   call.uncaptured = "a chain is replayed by a launch of its own; replay it outside of the capture";
   if (!(status = oa_begin_locked(&call))) {
     oa_stream *stream = call.stream;
-    const bool is_foreign = stream->number < 0; /* read now: once the call has ended, the stream may be freed */
+    /* Read before the call ends, because the stream may be freed afterwards. */
+    const bool is_foreign = stream->number < 0;
     status =
         loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
     const bool did_nothing = loop && !loop->ran;
@@ -358,8 +362,8 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
-/* Sets the bits that a loop tests, which are all 0 in a zero of the dtype: all bits of a number's parts, except the
- * signs of floats. */
+/* Sets the bits that a loop tests, all bits of a number's parts, except the signs of floats; these bits are all 0 in a
+ * zero. */
 static void set_words(oa_graph_until *until, int dtype) {
   const bool is_complex = dtype == OA_C64 || dtype == OA_C128;
   const bool is_float = is_complex || dtype == OA_F8E4M3 || dtype == OA_F8E5M2 || dtype == OA_F16 || dtype == OA_BF16 ||
@@ -369,7 +373,7 @@ static void set_words(oa_graph_until *until, int dtype) {
   until->bits = UINT64_MAX >> (is_float ? 65 - 8 * until->word_bytes : 0);
 }
 
-/* Returns whether the calls write the group of an element. Under the lock. */
+/* Returns whether the calls write the group of an element. Called with the lock. */
 static bool writes_group_of(const chain *c, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
@@ -378,8 +382,8 @@ static bool writes_group_of(const chain *c, const oa_slot *slot) {
   return false;
 }
 
-/* Checks that a test of an element which the calls do not write would not fail: otherwise the calls would run once, and
- * only then fail. Under the lock. */
+/* If the calls do not write the element `until`, checks that a test of the element will not fail: otherwise the calls
+ * would run once before that failure. Called with the lock. */
 static int check_until(const char *function, const chain *c, const oa_any *until) {
   int status, arriving;
   const oa_slot *slot = oa_slot_of(until, OA_SLOT_POINTER, &status);
@@ -393,7 +397,7 @@ static int check_until(const char *function, const chain *c, const oa_any *until
 }
 
 /* Returns whether a loop on the device can test the element, which the calls have to write. Sets the element's place.
- * Under the lock. */
+ * Called with the lock. */
 static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   if (!writes_group_of(c, slot)) return false;
   set_words(until, slot->dtype);
@@ -401,10 +405,12 @@ static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   return slot->reads && until->address % (uint64_t)until->word_bytes == 0;
 }
 
-/* Runs the loop on the device, if it can. */
+/* Runs the loop on the device, if the device can run it. */
 static int loop_there(const char *function, const oa_chain *handle, const oa_any *until, int64_t at_most,
                       device_loop *loop) {
-  enum { MOST_CALLS = 8 }; /* in a device's loop a node takes 1 us longer; a test by the host takes 14 us */
+  /* Chains with more calls loop on the host: in a device's loop each node takes 1 us longer, and a test by the host
+   * takes 14 us. */
+  enum { MOST_CALLS = 8 };
   int status;
   chain *c = use(function, handle, &status);
   if (!c) return status;
@@ -435,7 +441,7 @@ static int loop_there(const char *function, const oa_chain *handle, const oa_any
   return status;
 }
 
-/* Reads the element after the work on it, and sets *ended to whether it is not 0. */
+/* Reads the element after all calls that use it, and sets *ended to 1 if the element is not 0. */
 static int look(const oa_any *until, int dtype, int *ended) {
   unsigned char value[16] = {0};
   const int status = oa_pointer_read(until, value, 0, NULL, NULL);

@@ -65,8 +65,8 @@ OA_DTYPE_OF(std::complex<float>, C64, c64, "complex64");
 OA_DTYPE_OF(std::complex<double>, C128, c128, "complex128");
 #undef OA_DTYPE_OF
 
-/* A region's pointer to T, or to const T. It converts to the handle that the C functions take. It can't be used on the
- * host, and is known to be stale after its region. */
+/* A region's pointer to T, or to const T. An oa::Pointer converts to the handle that the C functions take. An
+ * oa::Pointer can't be used on the host, and is known to be stale after its region. */
 template <class T>
 class Pointer {
  public:
@@ -182,7 +182,7 @@ class Region {
   }
   Region(const std::string &name, const Lent<T> &...lent) : Region(oa::device(name), lent...) {}
   Region(Region &&other) noexcept : region_(std::exchange(other.region_, nullptr)), handles_(other.handles_) {}
-  /* Discards the region that it replaces. */
+  /* Discards the results of the region that the assignment replaces. */
   Region &operator=(Region other) noexcept {
     std::swap(region_, other.region_);
     std::swap(handles_, other.handles_);
@@ -193,8 +193,8 @@ class Region {
   }
 
   std::tuple<Pointer<T>...> pointers() const { return pointers(std::index_sequence_for<T...>()); }
-  /* Brings the written arrays down, and ends the pointers. Between oa_begin and oa_end of this thread it throws, and
-   * the region stays open. */
+  /* Brings the written arrays down, and ends the pointers. If this thread is between oa_begin and oa_end of a call,
+   * close throws, and the region stays open. */
   void close() { check(end(OA_COMMIT)); }
   /* Ends the region without bringing anything down. */
   void discard() { check(end(OA_DISCARD)); }

@@ -1,5 +1,5 @@
-/* Reads the facts of an HSACO. It reads the whole file, so it also refuses faults in parts that the check for a device
- * does not read. */
+/* Reads the facts of an HSACO. The reader reads the whole file, so it also refuses faults in parts that the check for a
+ * device does not read. */
 #define _GNU_SOURCE /* memmem */
 #include "kernel/hsaco.h"
 #include "kernel/image.h"
@@ -56,7 +56,7 @@ static int read_object(const char *name, const void *image, oa_bytes object, con
   return status ? status : kernel.fault ? fail_damaged(name, &kernel) : OA_OK;
 }
 
-/* Reads a bundle. Its entries may not share bytes, so no more bytes are read than the bundle has. */
+/* Reads a bundle. The entries of a bundle may not share bytes, so no more bytes are read than the bundle has. */
 static int read_bundle(const char *name, const void *image, size_t nbytes, const oa_hsaco_visitor *visitor) {
   oa_bundle_entry entry;
   size_t rest = nbytes;

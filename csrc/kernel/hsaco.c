@@ -32,7 +32,8 @@ static uint64_t big_endian(const unsigned char *at, size_t nbytes) {
   return value;
 }
 
-/* The rest of an item whose first byte is 0xc0 to 0xdf: bytes of a number, or of a length and `more` bytes. */
+/* The bytes that follow the first byte of an item, if the first byte is 0xc0 to 0xdf: bytes of a number, or of a length
+ * and `more` bytes. */
 static const struct {
   unsigned char kind, width, more;
 } rules[32] = {
@@ -62,7 +63,8 @@ static bool next(oa_bytes *from, struct item *item) {
   *item = (struct item){OTHER, 0, {NULL, 0}};
   if (first < 0x80 || first >= 0xe0) {
     item->kind = NUMBER;
-    item->number = first < 0x80 ? first : UINT64_MAX; /* negative numbers do not occur here */
+    /* A negative number is not valid in this metadata, and becomes UINT64_MAX. */
+    item->number = first < 0x80 ? first : UINT64_MAX;
     return true;
   }
   uint64_t text_bytes = first & 31;

@@ -83,7 +83,8 @@ static int check_switches(const oa_kernel_state *kernel, const oa_launch *launch
 
 /* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
 static int declare(const oa_kernel_state *kernel, const void *const *arguments, bool is_unsafe, oa_operand *operands) {
-  memset(operands, 0, (size_t)kernel->pointers * sizeof *operands); /* one memset for all: an operand is large */
+  /* One memset for all operands takes less time than stores to each large operand. */
+  memset(operands, 0, (size_t)kernel->pointers * sizeof *operands);
   for (int i = 0; i < kernel->count; i++) {
     const oa_parameter *p = &kernel->parameters[i];
     if (p->access) {
@@ -100,8 +101,8 @@ static int declare(const oa_kernel_state *kernel, const void *const *arguments, 
   return OA_OK;
 }
 
-/* Adds the module's variables to the operands, except variables that are arguments. Returns the operands. Under the
- * lock. */
+/* Adds the module's variables to the operands, except variables that are arguments. Returns the operands. Called with
+ * the lock. */
 static int declare_variables(const oa_kernel_state *kernel, oa_operand *operands) {
   const oa_module_state *module = kernel->module;
   int count = kernel->pointers, status;
@@ -134,7 +135,7 @@ static void pack(const oa_kernel_state *kernel, const void *const *arguments, co
   }
 }
 
-/* Has the CPU run the kernel, in stream order, and ends the call. */
+/* Makes the CPU run the kernel, in stream order, and ends the call. */
 static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
                        oa_call *call, oa_shared_object_launch *launch) {
   launch->function = *(oa_kernel_function *const *)&kernel->function;
@@ -208,7 +209,7 @@ static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, con
   const bool is_own = *captured && oa_capture_of(call.region, call.stream);
   const int64_t begun = call.begun;
   const uint64_t region = OA_UNLIKELY(begun != 0) ? ((const oa_region_state *)call.region)->serial : 0;
-  call.begun = 0; /* this function notes a launch; oa_end notes other calls */
+  call.begun = 0; /* with 0, oa_end notes nothing in the trace: this function notes the launch */
   status = device->backend->flags & OA_DEVICE_HOST_CALLS
                ? run_on_host(kernel, launch, arguments, &call, room)
                : run_on_device(kernel, launch, arguments, &call, room, any_known && (!*captured || is_own));

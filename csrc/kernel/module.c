@@ -35,7 +35,7 @@ static bool has_uniform_blocks(oa_bytes metadata) {
   return true;
 }
 
-/* Returns the likely reason why HIP refused an image with code for those targets, with its remedy; "" if none is
+/* Returns the likely reason why HIP refused an image with code for those targets, and the remedy; "" if no reason is
  * known. */
 static const char *reason_of(const oa_device *device, oa_bytes metadata, const void *image, size_t nbytes,
                              const char *targets) {
@@ -68,7 +68,7 @@ static int explain_refusal(const oa_device *device, oa_bytes metadata, const voi
                  device->model, reason_of(device, metadata, image, nbytes, targets));
 }
 
-/* Keeps the metadata of an HSACO's kernels: the driver does not report it. */
+/* Keeps the metadata of an HSACO's kernels, because the driver does not report it. */
 static int keep_metadata(oa_module_state *state, const void *image, size_t nbytes) {
   char target[64];
   oa_bytes object, metadata;
@@ -132,7 +132,7 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
   return OA_ERROR_MEMORY;
 }
 
-/* Returns the module's slot; NULL with *status and the text set. Under the lock. */
+/* Returns the module's slot; NULL with *status and the text set. Called with the lock. */
 static oa_slot *module_slot(const char *function, const oa_module *module, int *status) {
   oa_slot *slot = oa_slot_of(module, OA_SLOT_MODULE, status);
   if (!slot)
@@ -149,7 +149,7 @@ int oa_module_find_variable(oa_module *module, const char *name, uint64_t *addre
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
   oa_module_state *state = slot ? slot->state : NULL;
-  if (state) atomic_fetch_add(&state->launches, 1); /* the module can't be unloaded */
+  if (state) atomic_fetch_add(&state->launches, 1); /* while a launch is counted, the module can't be unloaded */
   oa_unlock();
   if (!state) return status;
   oa_device *device = state->device;
@@ -202,7 +202,8 @@ static bool unloading_needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
   const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_MODULE, &ignored);
   const oa_kernel_state *kernel = slot ? ((oa_module_state *)slot->state)->kernels : NULL;
-  while (kernel && other->wait && other->wait->function != kernel->name) kernel = kernel->next; /* the same pointer */
+  /* A launch waits with kernel->name, so that comparing the pointers is enough. */
+  while (kernel && other->wait && other->wait->function != kernel->name) kernel = kernel->next;
   return kernel && other->wait;
 }
 
@@ -336,8 +337,8 @@ static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
                  (unsigned long long)facts->scalar_registers);
 }
 
-/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last parameter, SIZE_MAX if neither
- * reports it. */
+/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last parameter, and SIZE_MAX if neither
+ * source reports the parameter. */
 static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts, int number, size_t *offset,
                           size_t *nbytes) {
   oa_device *device = kernel->module->device;
@@ -351,7 +352,7 @@ static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *
   return OA_OK;
 }
 
-/* Compares the parameters with the driver's or with the module's metadata. */
+/* Compares the parameters with the parameters that the driver, or the module's metadata, reports. */
 static int compare_with_module(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts) {
   for (int i = 0; i <= kernel->count; i++) {
     size_t offset = 0, nbytes = 0;
@@ -439,7 +440,7 @@ void oa_kernel_unhold(oa_kernel_state *kernel, bool captured) {
     kernel->module->captured = true;
     oa_unlock();
   }
-  atomic_fetch_sub(&kernel->module->launches, 1); /* the module may be gone after this */
+  atomic_fetch_sub(&kernel->module->launches, 1); /* after this line, another thread may free the module */
   if (OA_UNLIKELY(atomic_load(&unloads) != 0)) {
     oa_lock();
     oa_announce_change();

@@ -11,21 +11,21 @@ typedef struct oa_kernel_state oa_kernel_state;
 
 typedef struct oa_module_state {
   oa_device *device;
-  void *native;        /* the backend's; on devices whose calls run on the CPU, from oa_shared_object_load */
+  void *native; /* the backend's module; on devices whose calls run on the CPU, the object from oa_shared_object_load */
   oa_bytes metadata;   /* owned; only an HSACO has metadata */
-  atomic_int launches; /* launches under way: the module can't be unloaded. They begin under the core's lock */
-  /* Under the core's lock: */
+  atomic_int launches; /* launches under way: the module can't be unloaded. Launches begin under the core's lock */
+  /* The core's lock guards the fields below: */
   oa_kernel_state *kernels;
-  const oa_any **variables; /* pointers to its variables, which each launch also uses. Owned */
+  const oa_any **variables; /* pointers to the module's variables, which each launch also uses. Owned */
   int variable_count;
-  bool captured; /* a graph may launch its kernels at any time */
+  bool captured; /* a graph may launch kernels of the module at any time */
 } oa_module_state;
 
 struct oa_kernel_state {
   oa_module_state *module;
-  oa_kernel_state *next; /* next kernel of the module; under the core's lock */
+  oa_kernel_state *next; /* next kernel of the module; the core's lock guards this field */
   void *handle;
-  void *function; /* the backend's, or an oa_kernel_function */
+  void *function; /* the backend's kernel, or an oa_kernel_function */
   oa_kernel_info info;
   int count, pointers;      /* the number of parameters, and of pointers among them */
   size_t nbytes;            /* size of all arguments */
@@ -33,7 +33,7 @@ struct oa_kernel_state {
   char *name;
 };
 
-/* Holds the kernel's module for a launch; NULL with *status and the text set. Under the core's lock. */
+/* Holds the kernel's module for a launch; NULL with *status and the text set. Called with the core's lock. */
 oa_kernel_state *oa_kernel_hold(const char *function, const oa_kernel *kernel, int *status);
 /* Ends the hold. captured: the launch became part of a graph. */
 void oa_kernel_unhold(oa_kernel_state *kernel, bool captured);

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A loaded object. The descriptor stays open while it is loaded: the loader identifies objects by their paths, so no
- * other object may have this path. */
+/* A loaded object. The file descriptor stays open while the object is loaded: the loader identifies objects by their
+ * paths, so no other object may get this path. */
 struct object {
   void *library;
   int descriptor;
@@ -60,7 +60,8 @@ void oa_shared_object_unload(void *object) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", o->descriptor);
   dlclose(o->library);
-  void *still = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* another object, or the program, may hold it */
+  /* Not NULL if another object, or the program, holds the library. */
+  void *still = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (still)
     dlclose(still);
   else
@@ -95,12 +96,13 @@ int oa_shared_object_variable(void *object, const char *name, uint64_t *address,
   return OA_OK;
 }
 
-enum { MOST_SHARED = 232448, SHARED_ALIGNMENT = 64 }; /* bytes on the stack of a thread, as many as on GPUs */
+/* In bytes. Shared memory is on the stack of a thread; the limit is as on GPUs. */
+enum { MOST_SHARED = 232448, SHARED_ALIGNMENT = 64 };
 
 /* The limits are as on present GPUs, so that a launch that is valid here is valid there. */
 void oa_shared_object_info(oa_kernel_info *info) {
   for (int axis = 0; axis < 3; axis++) {
-    info->most_grid[axis] = axis == 0 ? INT_MAX : 65535; /* then the number of all blocks fits 63 bits */
+    info->most_grid[axis] = axis == 0 ? INT_MAX : 65535; /* with these limits, the number of all blocks fits 63 bits */
     info->most_block[axis] = axis == 2 ? 64 : 1024;
   }
   info->most_threads = 1024;
@@ -129,7 +131,7 @@ static void run_blocks(void *data) {
   oa_kernel_call call = {.arguments = grid->arguments, .shared_bytes = launch->shared_bytes};
   memcpy(call.grid, launch->grid, sizeof call.grid);
   memcpy(call.block, launch->block, sizeof call.block);
-  unsigned char shared[launch->shared_bytes + SHARED_ALIGNMENT]; /* at most MOST_SHARED */
+  unsigned char shared[launch->shared_bytes + SHARED_ALIGNMENT]; /* at most MOST_SHARED bytes */
   call.shared = shared + (SHARED_ALIGNMENT - (uintptr_t)shared % SHARED_ALIGNMENT) % SHARED_ALIGNMENT;
   for (;;) {
     call.first = atomic_fetch_add(&grid->next, grid->at_once);

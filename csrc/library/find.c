@@ -15,7 +15,7 @@
 typedef struct {
   const oa_library *library;
   oa_library_attempt attempt;
-  char tried[1024]; /* every place so far, cut to the size of this buffer */
+  char tried[1024]; /* all tried places, cut to the size of this buffer */
 } search;
 
 static void note(search *here, const char *place) {
@@ -72,7 +72,7 @@ static bool found_beside(search *here) {
   Dl_info info;
   char folder[PATH_MAX], path[2 * PATH_MAX];
   if (!pattern || !dladdr((const void *)oa_library_search, &info) || !realpath(info.dli_fname, folder)) return false;
-  for (int i = 0; i < 2; i++) { /* removes the file's name, then the folder's name, offload_args */
+  for (int i = 0; i < 2; i++) { /* removes the file's name, and in the second round the folder's name, offload_args */
     char *slash = strrchr(folder, '/');
     if (!slash) return false;
     *slash = '\0';

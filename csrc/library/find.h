@@ -1,4 +1,4 @@
-/* The places where programs without Python look for a vendor's library. */
+/* The search for a vendor's library in programs without Python. */
 #ifndef OA_FIND_H
 #define OA_FIND_H
 

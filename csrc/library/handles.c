@@ -25,7 +25,7 @@ static void start(void) {
   has_key = pthread_key_create(&key, free) == 0;
 }
 
-/* Returns OA_OK if `status` is the library's success. Otherwise sets the error of the library's function. */
+/* Returns OA_OK if `status` is the library's success. For another status, sets the error of the library's function. */
 static int vendor(const oa_library *library, const char *action, int status) {
   char text[128];
   if (status == library->success) return OA_OK;
@@ -33,7 +33,7 @@ static int vendor(const oa_library *library, const char *action, int status) {
   return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, action, text);
 }
 
-/* Takes an unused handle of the device; NULL if there is none. Under the lock. */
+/* Takes an unused handle of the device; NULL if there is none. Called with the lock. */
 static void *take_idle(const oa_library *library, const oa_device *device) {
   for (idle_handle **link = &idle_handles; *link; link = &(*link)->next) {
     idle_handle *idle = *link;
@@ -55,7 +55,7 @@ static void keep_idle(const oa_library *library, oa_device *device, void *handle
   idle_handles = idle;
 }
 
-/* Gives the stream its table of handles. Under the lock. */
+/* Gives the stream its table of handles. Called with the lock. */
 static int make_table(oa_stream *stream) {
   pthread_once(&once, start);
   void **table = calloc((size_t)library_count * 2, sizeof *table);
@@ -103,8 +103,8 @@ int oa_library_handle(const oa_library *library, oa_stream *stream, int on_devic
     oa_unlock();
     return status;
   }
-  /* Two threads on one stream may both have made a handle: the second one stays unused until another stream needs
-   * it. */
+  /* Two threads on one stream may both have made a handle: the second handle stays unused until another stream needs a
+   * handle. */
   if (*own)
     keep_idle(library, stream->device, bound);
   else

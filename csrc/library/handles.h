@@ -14,7 +14,7 @@ static inline int oa_library_handle_place(const oa_library *library, int on_devi
 /* Sets *handle to the library's handle that is bound to stream and has that pointer mode, made at first need. Call it
  * without the lock, with the device current. */
 int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
-/* Returns a foreign stream's handles to the pool, for other streams of its device. Under the lock. */
+/* Returns a foreign stream's handles to the pool, for other streams of its device. Called with the lock. */
 void oa_library_return_handles(oa_stream *stream);
 extern atomic_bool oa_library_has_used; /* some thread has set a handle with oa_use_handle */
 void *oa_library_find_used(const oa_library *library);

@@ -57,7 +57,8 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
 }
 
 /* Finds how this build spells its symbols, from the first required symbol that it has in any spelling. Returns that
- * symbol's address. Optional symbols don't count: some builds spell them differently from the rest. */
+ * symbol's address. Optional symbols don't count: some builds spell optional symbols differently from the other
+ * symbols. */
 static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
   const char *const own[] = {*prefix, NULL};
@@ -75,8 +76,9 @@ static void *find_spelling(const oa_library *library, void *loaded, const char *
   return NULL;
 }
 
-/* Returns whether a build's integers have 64 bits. Its search for the largest of n elements finds the third one if it
- * reads 32 bits of this n. If it reads all of n, which is negative, it finds none and returns 0. */
+/* Returns whether a build's integers have 64 bits. A build with 32-bit integers reads n as 3, so its search for the
+ * largest of n elements finds the third element. A build with 64-bit integers reads a negative n, so its search finds
+ * no element and returns 0. */
 static bool has_64_bit_integers(void *search) {
   const float x[] = {1, 2, 3};
   const int64_t n = (int64_t)UINT64_C(0xffffffff00000003);
@@ -137,8 +139,8 @@ static void read_version(const oa_library *library, void *loaded, const char *pr
   if (function) ask_version(library->version_kind, function, text, size);
 }
 
-/* Takes over the handle of a loaded library. If this fails, closes the handle. whole: all symbols except the optional
- * ones must exist. */
+/* Takes over the handle of a loaded library. If this fails, closes the handle. whole: all symbols except optional
+ * symbols must exist. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
@@ -306,7 +308,8 @@ static int fail_missing(const oa_library *library, const char *symbol, const cha
                  state->path, state->prefix, symbol, state->suffix, version, known);
 }
 
-/* Returns the first version that has a symbol, if the symbol came later than others; otherwise NULL. */
+/* Returns the first version that has a symbol, if the symbol is newer than the library's other symbols; otherwise
+ * NULL. */
 static const char *since_of(const oa_library *library, int index) {
   for (int i = 0; i < library->since_count; i++)
     if (library->since[i].symbol == index) return library->since[i].version;

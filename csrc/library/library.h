@@ -10,10 +10,10 @@ typedef struct oa_library_state {
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */
   bool ready;                /* index and backend are set; atomic */
   bool unknown;              /* this build has no backend of that name */
-  bool waits;                /* runs on a GPU but takes no stream: each call is waited for */
-  int ilp64;                 /* its integers have 64 bits; otherwise 32 */
-  int fetches_early; /* fetches results for the host before they are ready: its version is before results_since */
-  void *loaded;      /* atomic; the fields below are set before it */
+  bool waits;                /* the library runs on a GPU but takes no stream: the core waits for each call */
+  int ilp64;                 /* the size of the library's integers: 1: 64 bits; 0: 32 bits */
+  int fetches_early;         /* 1 for versions before results_since, whose results for the host come too early */
+  void *loaded;              /* atomic; the fields below are set before it */
   char *path;
   char *prefix;
   const char *suffix;

@@ -54,7 +54,7 @@ static int find_layout(oa_lent_array *lent, int64_t itemsize) {
     for (int i = a->ndim - 1; i >= 0; i--) {
       c_order[i] = step;
       if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step))
-        step = INT64_MAX; /* oa_layout_of then finds the overflow */
+        step = INT64_MAX; /* with this step, oa_layout_of finds the overflow */
     }
     strides = c_order;
   }

@@ -12,14 +12,14 @@ typedef struct oa_lent_array {
   bool packed;
   bool writes, out;
   bool elsewhere;             /* some of its bytes are present on another device */
-  struct oa_mapping *mapping; /* its place, set on entry: the mapping, the view and the lines in the mapping */
+  struct oa_mapping *mapping; /* the array's place, set on entry: the mapping, the view and the lines in the mapping */
   int view;
   oa_lines lines;
   char name[24];
 } oa_lent_array;
 
 /* Checks lent_array->array, which is at that position of the arguments, and fills all other members except its place.
- * Without the lock. */
+ * Called without the lock. */
 int oa_lent_array_check(oa_lent_array *lent_array, int position);
 /* Returns the lines of the array's bytes on the host, from its lowest byte on. If the bytes are not lines, returns one
  * line from the lowest byte to the highest. */

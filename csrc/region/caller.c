@@ -9,8 +9,9 @@ static oa_caller *callers; /* a list for all threads; entries of ended threads a
 /* -- threads -- */
 
 static void end(void *caller) {
-  if (atomic_load(&oa_forked)) return; /* in a child, the lock may be taken for ever */
-  oa_caller_of_thread = NULL;          /* other destructors of the thread may make calls */
+  if (atomic_load(&oa_forked)) return; /* in a forked child, the lock may be taken for ever */
+  /* Other destructors of the thread may still make calls, for which the thread gets a new caller. */
+  oa_caller_of_thread = NULL;
   oa_lock();
   ((oa_caller *)caller)->is_gone = true;
   oa_unlock();
@@ -35,7 +36,8 @@ oa_caller *oa_caller_make(void) {
   }
   caller->thread = pthread_self();
   caller->is_gone = false;
-  if (!no_key) pthread_setspecific(key, caller); /* without a key, its entry is never used again */
+  /* Without a key, `end` never runs, so no other thread gets the entry. */
+  if (!no_key) pthread_setspecific(key, caller);
   return oa_caller_of_thread = caller;
 }
 
@@ -67,8 +69,8 @@ bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other) {
   return mapping->moving && mapping->seizer == other;
 }
 
-/* Returns the thread through which the caller waits for itself: the last one in a circle that begins with it. NULL:
- * there is no circle. */
+/* Returns the thread through which the caller waits for itself: the last thread in a circle of waits that begins with
+ * the caller. NULL: there is no circle. */
 static const oa_caller *find_circle(oa_caller *caller) {
   for (oa_caller *c = callers; c; c = c->next) c->is_reached = false;
   caller->then = NULL;
@@ -87,8 +89,8 @@ static const oa_caller *find_circle(oa_caller *caller) {
   return NULL;
 }
 
-/* Returns a slot that open calls of the caller hold and the other thread waits for; NULL if it waits for something
- * else. */
+/* Returns a slot that open calls of the caller hold and the other thread waits for; NULL if the other thread waits for
+ * something else. */
 static const oa_slot *find_held(const oa_caller *caller, const oa_caller *other) {
   oa_caller single = *caller;
   single.count = 1;

@@ -1,5 +1,5 @@
 /* Callers: the threads that make calls. A caller has the slots that its open calls hold, and its wait, so that the core
- * detects deadlocks before they happen. The core's lock guards all of this. */
+ * detects deadlocks before they happen. The core's lock guards all data of this header. */
 #ifndef OA_CALLER_H
 #define OA_CALLER_H
 
@@ -9,22 +9,22 @@
 typedef struct oa_wait {
   const char *function; /* the public function that waits */
   /* Returns whether the wait ends only after the thread of `other`, which may be the waiting thread itself, ends a call
-   * or a wait. It looks everything up again, because the reason for the wait may be gone. */
+   * or a wait. `needs` looks up all states again, because the reason for the wait may be gone. */
   bool (*needs)(const struct oa_wait *wait, const oa_caller *other);
   const void *subject;
 } oa_wait;
 
 struct oa_caller {
   pthread_t thread;
-  oa_slot **held; /* held by its open calls: an entry for each operand, the latest last */
+  oa_slot **held; /* slots that the caller's open calls hold: an entry for each operand, the latest entry last */
   int count, capacity;
-  bool only_checks;    /* its calls end right after their checks */
-  bool grouped;        /* it has calls in a group */
+  bool only_checks;    /* the caller's calls end right after their checks */
+  bool grouped;        /* the caller has calls in a group */
   int checked;         /* the number of checked calls */
   bool is_gone;        /* the thread ended; another thread may end its open calls */
-  const oa_wait *wait; /* NULL: it waits for no other thread */
+  const oa_wait *wait; /* NULL: the caller waits for no other thread */
   oa_caller *next;     /* in the list of all callers */
-  bool is_reached;     /* for the search for circles */
+  bool is_reached;     /* the search for circles uses this field */
   oa_caller *then;
 };
 
@@ -33,7 +33,8 @@ extern _Thread_local oa_caller *oa_caller_of_thread; /* NULL until the thread's 
 oa_caller *oa_caller_make(void);
 /* Makes room for more entries in `held`. */
 int oa_caller_grow(oa_caller *caller, int more);
-/* Removes the latest entry of the slot, but never the last entry of the list. */
+/* Removes the slot's latest entry from `held`. oa_caller_unhold calls this function if that entry is not the last of
+ * the list. */
 void oa_caller_remove(oa_caller *caller, const oa_slot *slot);
 
 /* Returns the caller of this thread with room for so many more operands; NULL with the text set if there is no
@@ -63,10 +64,11 @@ bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping);
 /* Waits for a change, as oa_wait_change does. Returns OA_ERROR_ARGUMENT with the text, and does not wait, if the wait
  * would be a deadlock in which a thread waits for a call that this thread has open. */
 int oa_wait_for(const oa_wait *wait);
-/* Waits for a change, for a function that can't fail. In a deadlock, it wakes the other threads, so that the wait of
- * one of them fails, which ends the deadlock. */
+/* Waits for a change, for a function that can't fail. In a deadlock, it wakes the other threads, so that a wait that
+ * can fail does so, which ends the deadlock. */
 void oa_wait_for_always(const oa_wait *wait);
-/* Is `needs` for a wait until a mapping no longer moves. `subject` is the mapping, which must still exist. */
+/* The function `needs` of a wait until a mapping no longer moves. wait->subject is the mapping, which must still
+ * exist. */
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other);
 
 #endif

@@ -131,7 +131,7 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
 
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address) {
   oa_device *device = region->device;
-  void *stream = region->stream->native; /* on the captured stream, each replay would allocate */
+  void *stream = region->stream->native; /* not the captured stream: there, each replay would allocate again */
   oa_captured_workspace *workspace = malloc(sizeof *workspace);
   if (!workspace) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the workspace of a graph", device->name);
   int status = oa_device_allocate(device, stream, nbytes, address);
@@ -139,7 +139,8 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
     free(workspace);
     return status;
   }
-  status = device->backend->stream_synchronize(device, stream); /* a graph waits for nothing outside itself */
+  /* The allocation has to be complete now, because a graph waits for nothing outside itself. */
+  status = device->backend->stream_synchronize(device, stream);
   oa_lock();
   *workspace = (oa_captured_workspace){capture->workspaces, *address, nbytes};
   capture->workspaces = workspace;
@@ -147,8 +148,8 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
   return status;
 }
 
-/* Sets the workspace of a handle; 0: the library's own memory. In relaxed mode, because the library may free memory in
- * this call, which captures would forbid. */
+/* Sets the workspace of a handle; 0: the library's own memory. The call is made in relaxed mode, because the library
+ * may free memory in it, which captures forbid otherwise. */
 static int set_workspace(const oa_capture *capture, const oa_captured_handle *h, uint64_t address) {
   const oa_backend *backend = capture->stream->device->backend;
   const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
@@ -158,7 +159,7 @@ static int set_workspace(const oa_capture *capture, const oa_captured_handle *h,
 }
 
 /* Returns the entry of a handle once it is ready, or a new one, which no other thread has. NULL: host memory ran out.
- * Under the lock, which it may free meanwhile. */
+ * Called with the lock, which it may free and take again. */
 static oa_captured_handle *entry_of_handle(oa_capture *capture, const oa_library *library, void *handle) {
   oa_captured_handle *h = capture->handles;
   while (h && h->handle != handle) h = h->next;
@@ -256,7 +257,8 @@ static int check(const char *function, const char *name, oa_stream *stream, oa_s
   int capturing;
   if (own && own->native == stream->native) return OA_OK;
   /* An update has no stream, and may come after this stream was destroyed. */
-  if (oa_stream_capturing(stream, own != NULL, &capturing)) return OA_OK; /* HIP: the stream no longer exists */
+  /* This failure means, on HIP, that the stream no longer exists. */
+  if (oa_stream_capturing(stream, own != NULL, &capturing)) return OA_OK;
   if (capturing)
     return oa_fail(
         OA_ERROR_CAPTURE,

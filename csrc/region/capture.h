@@ -14,24 +14,24 @@ typedef struct oa_captured {
   int group;
   bool owns;        /* the pointer is the capture's own, so that the memory lives as long as the graph */
   uint64_t address; /* of the mapping */
-  bool reads;       /* the device needs its bytes before the graph runs */
+  bool reads;       /* the graph reads bytes that the group has before the graph runs */
   bool writes;
 } oa_captured;
 
 /* A region's own pointer by which captured calls use a group. */
 typedef struct oa_captured_root {
-  const void *root; /* its handle */
+  const void *root; /* the pointer's handle */
   bool writes;
 } oa_captured_root;
 
-/* A captured call, and one of its uses of a group. */
+/* A captured call. */
 typedef struct oa_captured_call {
   char function[48];
-  int first, uses; /* its uses in the capture's list of uses */
+  int first, uses; /* the call's uses: a range of oa_capture.uses */
 } oa_captured_call;
 
 typedef struct oa_captured_use {
-  int group; /* in the list of groups */
+  int group; /* index in oa_capture.groups */
   bool reads, writes;
 } oa_captured_use;
 
@@ -54,7 +54,7 @@ typedef struct oa_captured_handle {
   struct oa_captured_handle *next;
   const oa_library *library;
   void *handle;
-  bool is_ready; /* a thread has set its memory, or found that there is none */
+  bool is_ready; /* a thread has set the handle's workspace, or has found that there is no memory for one */
   bool is_set;
 } oa_captured_handle;
 
@@ -66,7 +66,7 @@ typedef struct oa_capture {
   oa_captured_root *roots; /* all of the regions' own pointers, even if they are to the same group */
   int root_count, root_capacity;
   oa_captured_values *values;
-  int64_t nbytes; /* of the values */
+  int64_t nbytes; /* size of the values */
   oa_captured_workspace *workspaces;
   oa_captured_handle *handles;
   oa_captured_call *calls;
@@ -87,26 +87,26 @@ void oa_capture_note_call(oa_capture *capture, const char *function);
 void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes);
 /* Clears the notes of overwritten groups, after the last call was captured. */
 void oa_capture_end(const oa_capture *capture);
-/* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
+/* Allocates pinned memory that lives as long as the graph. Sets *memory. Called without the lock. */
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
-/* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Without
- * the lock. */
+/* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Called
+ * without the lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
 /* Makes the captured calls of the stream's handle use memory of the graph as their workspace, if the library can do so
- * and the device has room. Otherwise the calls use the library's own memory. Called without the lock, with the device
+ * and the device has room. If not, the calls use the library's own memory. Called without the lock, with the device
  * current. */
 int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */
 void oa_capture_free(oa_capture *capture);
 
-/* Returns whether a region that lends some of the mapping is captured by the core. Under the lock. */
+/* Returns whether a region that lends some of the mapping is captured by the core. Called with the lock. */
 bool oa_capture_concerns(const oa_mapping *mapping);
 
 /* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: the stream of a region that
  * lends some of it, or a stream on which a call used it. The caller's work on the mapping would be missing from the
  * graph, and would run before it. own: the stream of this work, which does not count; or NULL. If *own is not captured,
  * it is made to run after the graphs that such streams may be running. function and name (of the array) are for the
- * message. Under the lock. */
+ * message. Called with the lock. */
 int oa_capture_check(const char *function, const char *name, const oa_mapping *mapping, oa_stream *own);
 
 #endif

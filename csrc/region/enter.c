@@ -44,8 +44,8 @@ static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   return OA_OK;
 }
 
-/* The mappings that have some of an array's bytes: one on its device, a second one on that device, and any on other
- * devices. A mapping with bytes only between the array's lines does not count. */
+/* The mappings that have some of an array's bytes: a mapping on its device, a second mapping on its device, and any
+ * mapping on other devices. A mapping with bytes only between the array's lines does not count. */
 typedef struct overlap {
   oa_device *device;
   uintptr_t low;
@@ -68,7 +68,7 @@ static int note_overlap(oa_present *element, void *data) {
   return 0;
 }
 
-/* Returns the view of a mapping that has the array's bytes, the one with the most rights if there are several; NULL
+/* Returns the view of a mapping that has the array's bytes; if there are several, the view with the most rights; NULL
  * with *status and the text set. */
 static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, int *status) {
   const oa_view *first = &mapping->views[0], *covering = NULL;
@@ -136,7 +136,8 @@ static int share(oa_lent_array *lent, oa_mapping *mapping) {
   return OA_OK;
 }
 
-/* Returns a new mapping that the region holds and makes. It is moving until it is allocated. NULL with the text set. */
+/* Returns a new mapping, which the region holds and makes. The mapping is moving until its memory is allocated. Returns
+ * NULL with the text set if host memory runs out. */
 static oa_mapping *make_mapping(oa_region_state *region, int kind, int64_t nbytes) {
   oa_mapping *mapping = oa_mapping_new(region->device, kind, nbytes);
   if (!mapping) return NULL;
@@ -223,7 +224,8 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   return OA_OK;
 }
 
-/* Gives an array its place in the mapping that already has it; if there is none, lent->mapping stays NULL. */
+/* Gives an array its place in the mapping that already has its bytes. If no mapping has them, lent->mapping stays
+ * NULL. */
 static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
   const int direction = lent->array->direction;
   overlap overlaps = {.device = region->device, .low = lent->low, .lines = oa_lent_array_lines(lent)};
@@ -273,7 +275,7 @@ static int note_making(oa_present *element, void *data) {
 }
 
 /* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may still fail
- * because of another array. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
+ * because of another array. Returns OA_LOOK_AGAIN if it has freed the lock. */
 static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
   const int status = oa_complete_overlapping("oa_region_enter", low, high);
   if (status || !oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return status;
@@ -285,7 +287,8 @@ static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hig
  * new mapping form a cluster if their intervals overlap, and share one new mapping. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool retry = true; retry;) { /* no array has a place yet: no other thread waits for this one */
+  /* At the start of each round no array has a place yet, so no other thread waits for this thread. */
+  for (bool retry = true; retry;) {
     retry = false;
     for (int i = 0; i < count; i++) {
       const int status = is_on_the_host(&lent[i]) ? wait_for_others(region->device, lent[i].low, lent[i].high) : OA_OK;
@@ -298,7 +301,7 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
     const int status = place_in_present(region, &lent[i]);
     if (status) return status;
     if (lent[i].mapping) continue;
-    int at = hosts++; /* insertion sorts a few arrays fast; many are sorted below */
+    int at = hosts++; /* insertion sorts a few arrays fast; qsort sorts many arrays below */
     for (; hosts <= 16 && at > 0 && by_address(&sorted[at - 1], &(oa_lent_array *){&lent[i]}) > 0; at--)
       sorted[at] = sorted[at - 1];
     sorted[at] = &lent[i];
@@ -356,7 +359,8 @@ static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address
   return status;
 }
 
-/* The small mappings that go into an arena: all, the mappings that calls read many times, or the others. */
+/* The small mappings that go into an arena: all of the region's small mappings, the mappings that calls read many
+ * times, or the other mappings. */
 enum choice { ALL, REUSED, OTHERS };
 
 static bool is_chosen(const oa_region_state *region, const oa_lent_array *lent, enum choice choice) {
@@ -367,11 +371,11 @@ static bool is_chosen(const oa_region_state *region, const oa_lent_array *lent, 
 typedef struct choice_sum {
   size_t nbytes;
   int mappings;
-  bool of_host; /* all are arrays of the host */
+  bool of_host; /* all chosen mappings are of host arrays */
 } choice_sum;
 
-/* Adds up the mappings of the chosen arguments. A mapping counts once for several of its arguments in a row, and again
- * for each later one. */
+/* Adds up the mappings of the chosen arguments. A mapping of several arguments in a row counts once. A mapping counts
+ * again if arguments with other mappings are in between. */
 static choice_sum add_up(const oa_region_state *region, const oa_lent_array *lent, int count, enum choice choice) {
   choice_sum sum = {.of_host = true};
   const oa_mapping *last = NULL;
@@ -482,7 +486,7 @@ static int fail_allocation(const oa_region_state *region, const oa_mapping *mapp
   return oa_fail_in(status, "oa_region_enter: %s (%lld bytes%s%s)", view->name, (long long)mapping->nbytes, gaps, all);
 }
 
-/* Allocates the new mappings of this region. Frees the lock meanwhile. */
+/* Allocates the new mappings of this region. Frees the lock and takes it again. */
 static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   const int small = allocate_small(region, lent, count, single_use);
   if (small) return small;
@@ -517,8 +521,8 @@ static int note_allocations(oa_region_state *region) {
 
 /* -- entering -- */
 
-/* Makes a pointer for each array. Begins with the last, because each goes to the head of the region's list: the list
- * then has the order of the arguments. */
+/* Makes a pointer for each array. Begins with the last array, because each new pointer goes to the head of the region's
+ * list: so the list gets the order of the arguments. */
 static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   for (int i = count - 1; i >= 0; i--) {
     oa_lent_array *entry = &lent[i];
@@ -586,7 +590,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   return status ? status : make_slots(region, lent, count);
 }
 
-/* Lets other regions use this region's new mappings. Mappings without memory are not shared yet, and must never be. */
+/* Lets other regions use this region's new mappings. Mappings without memory are not shared yet, and stay unshared. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
@@ -633,7 +637,8 @@ static int enter(oa_device *device, const oa_region_options *options, oa_lent_ar
   const bool holds = region->mapping_count;
   oa_saved_error why;
   if (status) oa_error_save(&why);
-  if (status && !holds) oa_region_destroy(region); /* it may have no stream, which finishing needs */
+  /* oa_region_finish can't be used, because the region may have no stream. */
+  if (status && !holds) oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();
   if (!status)

@@ -24,12 +24,12 @@ typedef struct {
 } lent;
 
 /* Some pages of a guarded array. The handler of faults reads low, high and state at any moment, so the memory of a zone
- * is never freed. The handler reads the other fields while the state is OPENING; the core writes them while it is
- * OPEN. */
+ * is never freed. The handler reads the other fields while the state is OPENING; the core writes these fields while the
+ * state is OPEN. */
 typedef struct zone {
   _Atomic uintptr_t low, high; /* 0: the zone is free */
   atomic_int state;
-  bool cut; /* an update made some of the pages usable; under the core's lock */
+  bool cut; /* an update made some of the pages usable; the core's lock guards this field */
   lent lent;
   struct zone *next;    /* in the list of all zones */
   struct zone *sibling; /* next zone of the same mapping, or in the list of free zones */
@@ -40,10 +40,11 @@ struct oa_guard {
   zone *zones;
   unsigned long thread;
   char place[128];
-  char names[][24]; /* by view; "": the view's own name */
+  char names[][24]; /* a name for each view; "": the name in the view */
 };
 
-enum { MOST_LINES = 4096 }; /* the most guarded lines of an array: each one cuts a mapping of the process in three */
+/* The most guarded lines of an array: each guarded line cuts a memory mapping of the process in three. */
+enum { MOST_LINES = 4096 };
 
 static _Atomic(zone *) zones;
 static zone *idle;
@@ -52,7 +53,8 @@ static struct sigaction before; /* the handler before ours, which gets the fault
 static _Atomic(oa_guard_report) reporter;
 static uintptr_t page;
 
-/* Owned by the handler, with entries by thread: a thread-local variable might be allocated at its first use. */
+/* The handler's notes, with entries by thread. A thread-local variable can't be used: its first use might allocate
+ * memory. */
 static struct {
   atomic_ulong thread, address, when;
 } missed[64];                   /* a thread's last fault outside all zones, and the value of `changes` then */
@@ -87,7 +89,7 @@ static void finish_opening(zone *s) {
   atomic_store(&s->state, OPEN);
 }
 
-/* Makes the pages usable. Under the core's lock, so that no thread closes them again. */
+/* Makes the pages usable. Called with the core's lock, so that no other thread closes the pages again. */
 static void open_pages(zone *s) {
   while (atomic_load(&s->state) != OPEN)
     if (begin_opening(s)) finish_opening(s);
@@ -172,7 +174,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
       return;
     }
     const uintptr_t low = atomic_load(&s->low), size = atomic_load(&s->high) - low;
-    if (address - low >= size) { /* another array uses the zone by now */
+    if (address - low >= size) { /* another array has got the zone meanwhile */
       atomic_store(&s->state, ARMED);
       errno = error;
       return;
@@ -206,7 +208,7 @@ static void start(void) {
   pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Makes sure that faults come here first: other code may have set a handler since. */
+/* Makes this file's handler the first handler of faults again, if other code has set a handler meanwhile. */
 static bool take_faults(void) {
   struct sigaction now, handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
   if (sigaction(SIGSEGV, NULL, &now)) return false;
@@ -293,7 +295,8 @@ void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high) {
     if (atomic_load(&s->state) != ARMED || low >= to || from >= high) continue;
     if (from < low) from = low / page * page;
     if (high < to) to = (high + page - 1) / page * page;
-    if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) open_pages(s); /* no cut is possible */
+    /* The kernel can't split its mapping, so all pages of the zone are opened. */
+    if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) open_pages(s);
     s->cut = true;
     atomic_fetch_add(&changes, 1);
   }

@@ -5,12 +5,12 @@
 
 #include "region/mapping.h"
 
-/* Guards the mapping's arrays from now on, each time the device becomes newer. If they are guarded already, it only
- * notes the name of a view that has none. name: NULL stands for the name in messages; place: the line that lends the
- * arrays, or NULL. */
+/* Guards the mapping's arrays from now on, each time the device becomes newer. If the arrays are guarded already, only
+ * notes the name of a view that has no name. name: the name for messages; NULL: the view's own name. place: the line
+ * that lends the arrays, or NULL. */
 int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place);
-/* Makes the group's pages untouchable, as the device has newer bytes. Must not be called while the host may write them
- * in an update. */
+/* Makes the group's pages untouchable, as the device has newer bytes. Must not be called while an update lets the host
+ * write the pages. */
 void oa_guard_arm(oa_mapping *mapping, const oa_group *group);
 /* Makes the pages that overlap [low, high) usable until the group is armed again. */
 void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high);

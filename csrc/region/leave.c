@@ -18,10 +18,12 @@
 int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
   while (region->slots) oa_slot_free(region->slots);
-  for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays valid when its owner destroys the stream */
+  /* The stream's event stays valid when the owner destroys the stream. */
+  for (oa_stream *s = region->foreign; s; s = s->next) {
     const int ordered = s->ticket ? oa_stream_after(region->stream, s, s->ticket) : OA_OK;
     if (ordered && !status) status = ordered;
-    if (ordered) oa_device_quiesce(region->device); /* the stream's work on memory that is freed is over */
+    /* After the wait, the stream's work on memory that is about to be freed is over. */
+    if (ordered) oa_device_quiesce(region->device);
     oa_stream_advance(region->stream);
     for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
   }
@@ -103,8 +105,8 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   return count;
 }
 
-/* Notes that the region's copies down are over, with its status. The lock was held since then, so that no other region
- * has used their bytes. */
+/* Notes that the region's copies down are over, with its status. The lock is held from the end of the copies until this
+ * call, so that no other region has used their bytes. */
 static void end_moves(oa_region_state *region) {
   region->move_count = 0;
   for (int i = 0; i < region->mapping_count; i++)
@@ -131,7 +133,7 @@ static bool finishing_needs(const oa_wait *wait, const oa_caller *other) {
 }
 
 /* Returns whether the region can't be finished yet: a call holds one of its pointers or arrays, or a thread moves one
- * of them. An update that brings some of it down thus loses nothing, whatever happens to the region. */
+ * of them. So an update that brings some of the region's bytes down loses nothing, whatever happens to the region. */
 static bool is_in_use(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
@@ -142,8 +144,8 @@ static bool is_in_use(const oa_region_state *region) {
   return false;
 }
 
-/* Waits until the region is not in use. Then the lock stays taken until its arrays are seized, so that finishing waits
- * for no other thread. Fails and changes nothing if the wait would be a deadlock. */
+/* Waits until the region is not in use. After the wait, the lock stays taken until the region's arrays are seized, so
+ * that finishing waits for no other thread. Fails and changes nothing if the wait would be a deadlock. */
 static int wait_for_users(oa_region_state *region) {
   const oa_wait wait = {"oa_region_finish", finishing_needs, region};
   int status = OA_OK;
@@ -217,9 +219,9 @@ static void lend_rest_up(const oa_region_state *left) {
   }
 }
 
-/* Settles the region's results: they pass to the enclosing region, are committed if there is none, or become invalid if
- * they are discarded. Adds to `arrays` the names of arrays lent as Out that no call wrote, or whose results are lost,
- * and to `partly` the names of arrays lent as Out that calls wrote in part. */
+/* Settles the region's results: the results pass to the enclosing region, are committed if there is no enclosing
+ * region, or become invalid if they are discarded. Adds to `arrays` the names of arrays lent as Out that no call wrote,
+ * or whose results are lost, and to `partly` the names of arrays lent as Out that calls wrote in part. */
 static void account_writes(oa_region_state *region, int outcome, names *arrays, names *partly) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
@@ -228,7 +230,8 @@ static void account_writes(oa_region_state *region, int outcome, names *arrays, 
         !oa_parts_contain(group->parts, slot->inside))
       add_name(partly, slot);
     if (slot->wrote && outcome == OA_DISCARD) {
-      if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
+      /* An update has brought the group's bytes down, or the bytes were lost before. */
+      if (!group->dirty || group->invalid) continue;
       group->invalid = true;
       if (slot->mapping->kind == OA_MAPS_HOST) add_name(arrays, slot);
     } else if (slot->wrote) {
@@ -240,7 +243,7 @@ static void account_writes(oa_region_state *region, int outcome, names *arrays, 
   }
 }
 
-/* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock meanwhile. */
+/* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock and takes it again. */
 static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->escaped && !mapping->waited) { /* another thread exposed an address since wait_for_escaped */
     const uint64_t ticket = region->stream->ticket;
@@ -265,7 +268,7 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
   for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
-/* Enqueues the collected copies down. Without the lock. */
+/* Enqueues the collected copies down. Called without the lock. */
 static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   int status = OA_OK;
@@ -293,8 +296,8 @@ static void note_down(oa_region_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds. It
- * seizes all of these mappings before it frees the lock for the first time. */
+/* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds. The
+ * function seizes all of these mappings before it frees the lock for the first time. */
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;
@@ -326,13 +329,14 @@ static void collect_moves(oa_region_state *region, int outcome) {
                      invalid.text));
 }
 
-/* Before anything is marked, waits for code that has the address of an array that will come down or be freed. It does
- * so for every outcome. If the wait is impossible because a stream is being captured, the region stays open. Frees the
- * lock meanwhile. */
+/* Before anything is marked, waits for code that has the address of an array that will come down or be freed. The wait
+ * is necessary for every outcome. If the wait is impossible because a stream is being captured, the region stays open.
+ * Frees the lock and takes it again. */
 static int wait_for_escaped(oa_region_state *region) {
   int status = OA_OK, capturing;
   bool escaped = false;
-  if ((status = oa_stream_capturing(region->stream, true, &capturing))) { /* a failing driver keeps no region open */
+  /* If the driver fails, the region is left all the same. */
+  if ((status = oa_stream_capturing(region->stream, true, &capturing))) {
     remember(region, status);
     status = OA_OK;
     capturing = 0;
@@ -356,7 +360,7 @@ static int wait_for_escaped(oa_region_state *region) {
   return status == OA_ERROR_CAPTURE ? oa_fail_in(status, "leaving the region") : OA_OK;
 }
 
-/* Enqueues the collected copies, unless a failure made them worthless. Frees the lock meanwhile. */
+/* Enqueues the collected copies, unless a failure made them worthless. Frees the lock and takes it again. */
 static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
   const bool down = region->move_count && (region->status == OA_OK || region->status == OA_ERROR_INVALID);
@@ -466,8 +470,8 @@ static bool order_all(oa_region_state *region, bool *ordered) {
   return wait;
 }
 
-/* Notes the outcome of the region's work. Frees the lock meanwhile, but other regions may not use the arrays yet, so
- * resident memory still equals the host's. */
+/* Notes the outcome of the region's work. Frees the lock and takes it again, but other regions may not use the arrays
+ * before that, so resident memory still equals the host's. */
 static void note_completed(oa_region_state *region, int status) {
   remember(region, status);
   for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !region->status);
@@ -476,7 +480,7 @@ static void note_completed(oa_region_state *region, int status) {
 }
 
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
- * Called with the lock, which it frees meanwhile. */
+ * Called with the lock, which it frees and takes again. */
 static void complete(oa_region_state *region) {
   oa_device *device = region->device;
   const uint64_t ticket = region->stream->ticket;
@@ -491,7 +495,7 @@ static void complete(oa_region_state *region) {
   }
   oa_unlock();
   if (wait)
-    status = region->copying_since /* the wait counts as part of copying down */
+    status = region->copying_since /* the trace counts this wait as part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   const bool over = (!status && ordered) || oa_device_quiesce(device);

@@ -1,5 +1,5 @@
 /* Mappings: the entries of the present table. A mapping has device memory, the arrays in it (views) and their state
- * (groups). csrc/DESIGN.md has the rules. The core's lock guards all of this. */
+ * (groups). csrc/DESIGN.md has the rules. The core's lock guards all data of this header. */
 #ifndef OA_MAPPING_H
 #define OA_MAPPING_H
 
@@ -14,15 +14,21 @@ typedef struct oa_caller oa_caller;
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed;    /* dirty bytes are from regions left without failure; no open region can still discard them */
-  bool escaped;      /* a writable address in it was exposed */
-  bool arriving;     /* a call is bringing it up */
-  bool lapsed;       /* not valid, only because updates let the host write some of its bytes (region/update.c) */
-  bool captured;     /* a call that is being captured overwrites it, so that later ones of that graph may read it */
-  int cover;         /* the view that has every byte of the group, or -1 */
-  oa_parts *parts;   /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
-  int writing;       /* operands of calls that write it, from oa_begin to oa_end */
-  oa_caller *writer; /* caller of the last such call, or of all while the group is not valid: other callers wait */
+  /* the dirty bytes are from regions that were left without failure, so no open region can still discard them */
+  bool committed;
+  bool escaped;  /* a writable address in the group was exposed */
+  bool arriving; /* a call is bringing the group up */
+  /* the group is not valid, and the only reason is that updates let the host write some of the group's bytes
+   * (region/update.c) */
+  bool lapsed;
+  /* a call that is being captured overwrites the group, so that later calls of that graph may read the group */
+  bool captured;
+  int cover;       /* the view that has every byte of the group, or -1 */
+  oa_parts *parts; /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
+  int writing;     /* number of operands, between oa_begin and oa_end, of calls that write the group */
+  /* caller of the last call that writes the group; while the group is not valid, caller of all such calls, and other
+   * callers wait */
+  oa_caller *writer;
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -31,7 +37,7 @@ typedef struct oa_view {
   bool writes, goes_up;
   int dtype;
   void *data;      /* the element at index 0 on the host */
-  void *host;      /* its lowest byte on the host */
+  void *host;      /* the array's lowest byte on the host */
   oa_lines lines;  /* the start is an offset from the mapping's address */
   oa_shape *shape; /* shape of a packed array, otherwise NULL */
   char name[24];   /* for messages */
@@ -54,25 +60,27 @@ typedef struct oa_arena {
   bool cleared;           /* a call needed zeros in one of the freed mappings */
 } oa_arena;
 enum {
-  OA_ARENA_MOST = 64 << 10,    /* the most bytes of a mapping */
-  OA_ARENA_ALIGNMENT = 256,    /* bytes: each mapping starts at a multiple */
-  OA_IN_PLACE_MOST = 64 << 10, /* the most bytes of an arena in a block; others are copied (benchmarks/transfer.md) */
-  OA_REUSED_LEAST = 16 << 10   /* arrays that calls read many times are copied if they have so many bytes */
+  OA_ARENA_MOST = 64 << 10, /* the most bytes of a mapping in an arena */
+  OA_ARENA_ALIGNMENT = 256, /* bytes: each mapping starts at a multiple of this number */
+  /* the most bytes of an arena in a block; larger arenas are copied (benchmarks/transfer.md) */
+  OA_IN_PLACE_MOST = 64 << 10,
+  OA_REUSED_LEAST = 16 << 10 /* arrays that calls read many times are copied if they have at least so many bytes */
 };
 
-/* One host interval, or other memory of a region, on one device. */
+/* One host interval, or other memory of a region, on one device. In the remarks on the fields, "it" is the mapping. */
 typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
   oa_device *device;
   int64_t nbytes;
-  /* Each call reads and writes the fields down to one_group. They are adjacent to use few cache lines. */
-  uint64_t address;         /* 0 until allocated */
-  oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
-  int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
-  bool moving;              /* it is being allocated or copied without the lock: no call may begin */
-  bool elsewhere;           /* some of it is, or was, present on another device */
-  bool escaped;             /* an address in it was exposed */
-  bool listed;              /* it is in the present table */
+  /* Each call reads and writes the fields down to one_group. These fields are adjacent to use few cache lines. */
+  uint64_t address; /* 0 until allocated */
+  /* the finished region that has yet to bring some of it down: until then, no call may write it */
+  oa_region_state *leaving;
+  int calls;      /* number of operands, between oa_begin and oa_end, of calls that hold it */
+  bool moving;    /* it is being allocated or copied without the lock: no call may begin */
+  bool elsewhere; /* some of it is, or was, present on another device */
+  bool escaped;   /* an address in it was exposed */
+  bool listed;    /* it is in the present table */
   oa_uses uses;
   oa_guard *guard; /* NULL: its arrays are not guarded */
   oa_group one_group;
@@ -86,8 +94,8 @@ typedef struct oa_mapping {
   int view_count, group_count;
   oa_arena *arena;        /* the arena that has its memory; NULL: it has separate memory */
   int holders;            /* regions that hold it and are not finished */
-  int references;         /* regions that were not waited for yet; the mapping is in the table until there are none */
-  int exports;            /* its memory lives until there are no exports either */
+  int references;         /* regions that were not waited for yet; the mapping is in the table until this count is 0 */
+  int exports;            /* number of exports; its memory lives until this is 0, too */
   bool waits;             /* its last export ended while a stream was captured: the memory is freed later */
   bool waited;            /* leaving has waited for all users of its address, and it was not exposed since */
   bool counted;           /* its memory ends with its last pointer, or with its region */
@@ -123,7 +131,8 @@ bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
 bool oa_mapping_meets_view(const oa_mapping *mapping, const oa_view *view, uintptr_t low, oa_lines lines);
 /* Returns whether arrays of the two mappings may share a byte. */
 bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b);
-/* Forms groups of the views whose bytes may overlap, and finds the view of each group that covers the others. */
+/* Forms groups of the views whose bytes may overlap, and finds, for each group, the view that covers the group's other
+ * views. */
 void oa_mapping_form_groups(oa_mapping *mapping);
 /* Returns whether the view, which is packed, is exactly that array. */
 bool oa_view_is(const oa_view *view, const oa_array *array);

@@ -58,8 +58,9 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 /* -- state: under `watching` -- */
 
 enum {
-  MOST_WATCHES = 8192, /* each may cut a mapping of the process in three; the kernel allows some 65,000 mappings */
-  NEAR = 8,            /* pages: sending that many is cheaper than beginning another run */
+  /* each watch may cut a memory mapping of the process in three; the kernel allows some 65,000 mappings */
+  MOST_WATCHES = 8192,
+  NEAR = 8, /* pages: sending so many unchanged pages is cheaper than beginning another run */
   /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to scan
    * afterwards. */
   GROUPS = 4,
@@ -68,12 +69,12 @@ enum {
 
 struct oa_watch {
   oa_present at;          /* stays first: whole pages */
-  int64_t count;          /* watched pages: all, or the sample's */
-  int64_t group, between; /* a sample's pages in a group, and from one group to the next */
+  int64_t count;          /* watched pages: all pages, or the pages of the sample */
+  int64_t group, between; /* the sample's number of pages in a group, and of pages from one group to the next */
   int64_t step;           /* pages from one page of a group to the next; 0: all pages are watched */
   bool lost;              /* the kernel no longer watches some of the pages */
-  bool proven;            /* at the last look, the kernel could vouch for pages */
-  uint64_t *bits;         /* one a page: it was written, or its state is not known */
+  bool proven;            /* the bits are reliable since the last look; otherwise all pages count as written */
+  uint64_t *bits;         /* one bit for each page; set: the page was written, or its state is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -205,7 +206,7 @@ static bool protect(uintptr_t low, uintptr_t high, uint64_t mode) {
   return result == 0;
 }
 
-/* Notes [low, high) as written in every watch that overlaps it, then arms it. */
+/* Notes the range [low, high) as written in every watch that overlaps the range, and then arms the range. */
 static void note_and_arm(oa_watch *watch, uintptr_t low, uintptr_t high) {
   oa_run run = {low, high};
   armings++;
@@ -249,9 +250,10 @@ static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
  * and were not written. Holes, and pages that can't be scanned, count as changed. A mapping that was replaced or moved
  * is not scanned any more, so its kind need not be checked again.
  *
- * The scan returns the changed pages, which are few: returning the others takes four times as long. It does not report
- * addresses without a mapping, so msync, which does nothing else here, checks that all addresses have a mapping. (A
- * scan for written pages alone is faster still, but misses holes, and before Linux 6.15 some swapped-out pages.) */
+ * The scan returns the changed pages, which are few. A scan that returns the unchanged pages takes four times as long.
+ * A scan does not report addresses without a mapping, so msync, which does nothing else here, checks that all addresses
+ * have a mapping. (A scan for written pages alone is faster still, but misses holes, and before Linux 6.15 some
+ * swapped-out pages.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
   struct region pages[MOST_REGIONS];
   oa_run changed = {low, low};
@@ -276,7 +278,8 @@ static bool enlist(const oa_watch *watch) {
 /* Brings the bits up to date and arms the pages. The caller checks for pinned memory afterwards. */
 static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
-    watch->lost = false; /* it was mapped again, and no page is protected */
+    /* The memory was mapped again, and no page is protected, so the kernel watches all pages again. */
+    watch->lost = false;
     set_bits(watch, 0, watch->count);
   }
   if (watch->step)
@@ -286,8 +289,8 @@ static void refresh(oa_watch *watch) {
 }
 
 /* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. The search for
- * pinned memory takes as long as most scans, so it runs only after pages were armed: memory that was not pinned then is
- * marked when it is pinned later. */
+ * pinned memory takes as long as most scans, so it runs only after pages were armed: pinning such armed memory later
+ * marks its pages. */
 static void look_at(oa_watch *const *these, int count) {
   const uint64_t before = armings;
   bool known = unpinned;
@@ -311,7 +314,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   watch->at.high = (high + page - 1) / page * page;
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
-    if (watch->count > samples + 2) { /* other data share the pages at the ends: writes to them would count */
+    /* Other data share the first and the last page, and writes to these data would count. */
+    if (watch->count > samples + 2) {
       watch->at.low = (low + page - 1) / page * page;
       watch->at.high = high / page * page;
       watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
@@ -341,7 +345,7 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
 static void delist(uintptr_t low, uintptr_t high) {
   struct range range = {low, high - low};
   if (low < high)
-    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails if the memory was unmapped, which is fine */
+    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails if the memory was unmapped, and that is no error */
 }
 
 static int keep_others(oa_present *element, void *data) {
@@ -411,7 +415,7 @@ bool oa_watch_is_clean(oa_watch *watch) {
 
 static int note_same(oa_present *element, void *data) {
   const oa_watch *watch = (const oa_watch *)element;
-  oa_watch *const *wanted = data; /* the wanted interval, then the result */
+  oa_watch *const *wanted = data; /* wanted[0]: the wanted interval; wanted[1]: the result */
   if (watch->step || watch->at.low != wanted[0]->at.low || watch->at.high != wanted[0]->at.high) return 0;
   ((oa_watch **)data)[1] = (oa_watch *)element;
   return 1;

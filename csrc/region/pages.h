@@ -16,9 +16,9 @@ typedef struct oa_run { /* a range of pages, as addresses */
   uintptr_t low, high;
 } oa_run;
 
-/* Returns a watch of the pages of [low, high), or of `samples` of them (a multiple of 4) if that is not 0. No page is
- * armed yet, and all count as written. Returns NULL if nothing can be proven: the kernel refuses, or this is not
- * private anonymous memory. */
+/* Returns a watch of the pages of [low, high), or of `samples` of these pages if `samples` (a multiple of 4) is not 0.
+ * No page is armed yet, and all count as written. Returns NULL if nothing can be proven: the kernel refuses, or [low,
+ * high) is not private anonymous memory. */
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 /* Frees the watch; NULL is fine. */
 void oa_watch_free(oa_watch *watch);
@@ -26,18 +26,18 @@ void oa_watch_free(oa_watch *watch);
  * one. Returns their number, at most `most`. From now on, the bytes that a later read of the memory returns count as
  * known. *pages: the number of written pages, without pages between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
-/* Arms the pages of several watches at once, which takes fewer system calls, and notes the written ones.
+/* Arms the pages of several watches together, which takes fewer system calls, and notes the written pages.
  * oa_watch_take_seen later returns the result that oa_watch_take would have returned now. */
 void oa_watches_look(oa_watch *const *watches, int count);
 int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
-/* Looks at the pages. Returns whether none was written since the last take or agreement, and the kernel vouches for
- * that. */
+/* Looks at the pages. Returns whether no page was written since the last oa_watch_take or oa_watch_agree, and the
+ * kernel vouches for that. */
 bool oa_watch_is_clean(oa_watch *watch);
-/* Returns how many bytes of the pages of [low, high) may have changed since the last take or agreement of a watch of
- * just these pages; -1 if there is no such watch, or if the kernel could not vouch for it. Arms nothing, and is faster
- * than a scan. */
+/* Returns how many bytes of the pages of [low, high) may have changed since the last oa_watch_take or oa_watch_agree of
+ * a watch of just these pages; -1 if there is no such watch, or if the kernel could not vouch for it. Arms nothing, and
+ * is faster than a scan. */
 int64_t oa_pages_unknown(uintptr_t low, uintptr_t high);
-/* Lifts the protection of all pages, before they are rewritten on purpose. They count as written. */
+/* Lifts the protection of all pages, before the core rewrites them. The pages count as written. */
 void oa_watch_lift(oa_watch *watch);
 /* Arms the pages; their present bytes count as known. */
 void oa_watch_agree(oa_watch *watch);

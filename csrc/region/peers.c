@@ -40,8 +40,8 @@ static bool has_bytes(const oa_mapping *mapping, const oa_view *view, const oa_m
   return oa_lines_contain(view->lines, lines);
 }
 
-/* Finds a mapping that no thread changes: it is not being moved, the host has everything that the device wrote, and the
- * host is writing none of it. */
+/* Finds a mapping that no thread changes: the mapping is not being moved, the host has all bytes that the device wrote,
+ * and no open update lets the host write the mapping. */
 static int note_peer(oa_present *element, void *data) {
   search *s = data;
   oa_mapping *mapping = (oa_mapping *)element;
@@ -81,7 +81,7 @@ static bool find(const oa_device *device, const oa_move *move, oa_peer *peer) {
     peer->device = s.match->device;
     peer->address = s.address;
     if (follow_writers(peer)) return false;
-    s.match->calls++; /* as a call that reads it does */
+    s.match->calls++; /* holds the mapping as a call that reads it does */
   } else if (move->irregular ||
              !(peer->idle = oa_resident_take_peer(device, low, move->lines, &peer->device, &peer->address))) {
     return false;
@@ -121,7 +121,7 @@ static int issue(const oa_peer *peer, oa_device *device, void *stream, bool *iss
   oa_error_save(&before);
   int status = peer->writers ? backend->stream_synchronize(peer->device, peer->writers->native) : OA_OK;
   if (status && status != OA_ERROR_LOST)
-    return status; /* work on the peer failed, and only this call's status reports it */
+    return status; /* work on the peer failed, and only the status of this function reports the failure */
   if (!status)
     status = backend->copy_peer(device, stream, peer->move.address, (size_t)l.pitch, peer->device, peer->address,
                                 (size_t)l.pitch, (size_t)l.width, (size_t)l.count);
@@ -138,7 +138,8 @@ static void count_copies(oa_device *device, const oa_move *moves, int count) {
 }
 
 int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *function, oa_move *moves, int *count) {
-  oa_move *own = moves + *count; /* the peers' moves, after the others: the issued ones come first */
+  /* The peers' moves, which follow the other moves; the issued moves among them come first. */
+  oa_move *own = moves + *count;
   int issued = 0, status = OA_OK;
   if (!peers->count) return OA_OK;
   for (int i = 0; i < peers->count; i++) own[i] = peers->at[i].move;
@@ -157,7 +158,7 @@ int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *
     oa_saved_error first;
     if (status) oa_error_save(&first);
     const int waited = device->backend->stream_synchronize(device, stream);
-    if (waited) oa_device_quiesce(device); /* the peer's memory may change after this */
+    if (waited) oa_device_quiesce(device); /* after this function, the peer's memory may change */
     if (status) oa_error_restore(&first);
     if (!status) status = waited;
   }

@@ -12,51 +12,52 @@
 #include <string.h>
 
 enum {
-  /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages can be scanned */
+  /* bytes: a smaller array is sent, with other arrays in one copy, as fast as its pages can be scanned */
   LEAST = 128 << 10,
   LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
   SAMPLES = 16,         /* pages that are armed first, to see whether arming all of them pays */
   /* bytes: arming a sample takes almost no time compared with a copy of that size; a smaller array is sampled at its
    * second read */
   SAMPLE_AT_ONCE = 16 << 20,
-  WRITTEN_LIMIT = 20, /* if more than one page in this many was written, residency costs more than sending */
+  /* if more than one page of WRITTEN_LIMIT pages was written, residency takes more time than sending the array */
+  WRITTEN_LIMIT = 20,
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
 };
 
-/* An entry: one array on one device whose memory is resident, or may become so. It is in `table` until it is destroyed.
- * While it has no mapping, it alone uses the memory. */
+/* An entry: one array on one device whose memory is resident, or may become so. An entry is in `table` until it is
+ * destroyed. While it has no mapping, it alone uses the memory. */
 struct oa_resident {
   oa_present at; /* stays first: the host's bytes */
   oa_device *device;
   const void *owner;
   oa_lines lines;
-  bool owned;       /* its pages may be watched: only the owner uses the memory */
-  bool wanted;      /* it is to be resident; otherwise it is a candidate of automatic residency */
+  bool owned;       /* the pages may be watched, because only the owner uses the memory */
+  bool wanted;      /* the array is to be resident; otherwise it is a candidate of automatic residency */
   bool automatic;   /* automatic residency or OA_TRACKED chose it, not the program */
-  bool tracked;     /* it was OA_TRACKED; automatic residency does not try it */
-  bool dropped;     /* its memory ends with the mapping that has it */
+  bool tracked;     /* the array was OA_TRACKED, so automatic residency does not try it */
+  bool dropped;     /* the entry's memory ends with the mapping that uses the memory */
   bool keeps;       /* OA_TRACKED memory is to stay even if the region writes it */
-  bool announced;   /* oa_owner_kept has reported it, or need not report it */
-  bool outdated;    /* all bytes have to be sent: the device's are not reliable */
-  bool broken;      /* a region that used it failed, so the memory does not stay */
+  bool announced;   /* oa_owner_kept has reported the entry, or need not report it */
+  bool outdated;    /* all bytes have to be sent, because the device's bytes are not reliable */
+  bool broken;      /* a region that used the memory failed, so the memory does not stay */
   bool waited;      /* all work that its mapping's regions issued was waited for */
-  bool promoted;    /* the present moves promote it if they succeed */
-  bool coming;      /* its copies down are under way */
-  bool peering;     /* another device copies its idle memory */
-  bool seen;        /* its pages were scanned for this mapping, and the written ones were not sent yet */
-  uint64_t address; /* 0: it has no memory */
+  bool promoted;    /* the entry becomes resident if the present moves succeed */
+  bool coming;      /* copies down of the array are under way */
+  bool peering;     /* another device copies the entry's idle memory */
+  bool seen;        /* the pages were scanned for this mapping, and the written pages were not sent yet */
+  uint64_t address; /* 0: the entry has no memory */
   int64_t nbytes;
   oa_mapping *mapping;
-  oa_watch *watch;  /* NULL: all of it is sent each time */
+  oa_watch *watch;  /* NULL: the whole array is sent each time */
   oa_watch *sample; /* for a candidate */
   int reads, strikes;
-  int64_t skip;                    /* reads to let pass before it is tried again */
-  int64_t armed;                   /* its pages in the device's counters */
+  int64_t skip;                    /* number of reads to ignore before the array is tried again */
+  int64_t armed;                   /* number of the array's pages in the device's counters */
   int64_t spared, resent, written; /* bytes and pages of the present moves */
   struct oa_resident *next,
-      *previous; /* in its list: the idle entries in the order of their last use, or the candidates */
+      *previous; /* in the list `in`: the idle entries in the order of their last use, or the candidates */
   struct list *in;
   struct oa_resident *next_of_owner, *next_news;
 };
@@ -156,7 +157,7 @@ int oa_residency_start(void) {
 
 /* -- making and ending -- */
 
-/* Takes the entry out of the table and of its lists. From now on a mapping that has its memory owns it. Under the
+/* Takes the entry out of the table and of its lists. From now on a mapping that has its memory owns it. Called with the
  * lock. */
 static void remove_entry(oa_resident *entry) {
   if (entry->mapping) {
@@ -184,7 +185,8 @@ static int free_memory(oa_device *device, uint64_t address, int64_t nbytes) {
   return status;
 }
 
-/* Destroys the entry and frees its device memory. oa_resident_free_ended frees the rest, for which it needs no lock. */
+/* Destroys the entry and frees its device memory. oa_resident_free_ended frees the entry's host memory later, without
+ * the lock. */
 static int destroy(oa_resident *entry) {
   remove_entry(entry);
   const int status = entry->address ? free_memory(entry->device, entry->address, entry->nbytes) : OA_OK;
@@ -209,7 +211,7 @@ void oa_resident_free_ended(void) {
 static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines,
                                const oa_array *array) {
   oa_resident *entry = calloc(1, sizeof *entry);
-  if (!entry) return NULL; /* the array is then not resident, which is fine */
+  if (!entry) return NULL; /* without an entry, the array is sent each time */
   entry->at.low = low;
   entry->at.high = high;
   entry->device = device;
@@ -226,7 +228,7 @@ static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high,
   return entry;
 }
 
-/* Notes that the host memory has a new owner: several arrays may have the same address, one after the other. */
+/* Notes that the host memory has a new owner. Arrays that live one after the other may have the same address. */
 static void change_owner(oa_resident *entry, const oa_array *array) {
   if (!array->owner || array->owner == entry->owner) return;
   leave_news(entry);
@@ -272,7 +274,7 @@ static oa_resident *find(const oa_device *device, uintptr_t low, uintptr_t high,
 
 /* -- lending again -- */
 
-/* Returns whether the entry's memory is being copied: it can't be destroyed before the next change. */
+/* Returns whether the entry's memory is being copied, so that the entry can't be destroyed before the next change. */
 static bool is_busy(const oa_resident *entry) { return entry->peering || (entry->mapping && entry->mapping->moving); }
 
 static void become_candidate(oa_resident *entry) {
@@ -295,12 +297,13 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new)
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->resident || !(is_resident || candidate || entry_count) || !can_stay(mapping))
     return;
-  if (!is_new && (!mapping->address || mapping->arena)) return; /* it has no separate memory, or has none yet */
+  /* The mapping has no memory, or memory in an arena, which can't stay. */
+  if (!is_new && (!mapping->address || mapping->arena)) return;
   const oa_lines lines = mapping->views[0].lines;
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!entry && !is_resident && !candidate) return;
   if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
-  if (entry->mapping || entry->peering || (entry->address && !is_new)) return; /* its memory is still in use */
+  if (entry->mapping || entry->peering || (entry->address && !is_new)) return; /* the entry's memory is still in use */
   change_owner(entry, array);
   const bool tracked = array->flags & OA_TRACKED;
   if (tracked ? !entry->wanted : candidate) entry->tracked = tracked;
@@ -356,8 +359,9 @@ int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t hi
   const int64_t bytes = oa_lines_bytes(lines);
   oa_lock();
   const oa_resident *entry = entry_count ? find(device, low, high, lines) : NULL;
-  const bool here = entry && !is_busy(entry) && entry->wanted && entry->owned && entry->watch && !entry->outdated &&
-                    entry->address; /* a thread that moves it changes its watch without the lock */
+  /* A thread that moves an entry's memory may change entry->watch without the lock, so a busy entry does not count. */
+  const bool here =
+      entry && !is_busy(entry) && entry->wanted && entry->owned && entry->watch && !entry->outdated && entry->address;
   lent_search search = {device, low, high};
   const bool lent = oa_present_visit(&oa_table, low, high, note_lent, &search);
   oa_unlock();
@@ -388,7 +392,7 @@ bool oa_resident_return(oa_mapping *mapping) {
   }
   const oa_group *group = &mapping->groups[0];
   if (group->dirty || group->invalid) entry->outdated = true; /* the device has bytes that never reached the host */
-  if (group->parts) entry->outdated = true;                   /* it has only a part of the array */
+  if (group->parts) entry->outdated = true;                   /* the device has only parts of the array */
   entry->address = mapping->address;
   entry->mapping = NULL;
   entry->coming = false;
@@ -442,7 +446,7 @@ void oa_resident_return_peer(oa_resident *entry) {
 
 /* -- giving up -- */
 
-/* Stops watching an array that automatic residency misjudged, each time for more reads. Without the lock. */
+/* Stops watching an array that automatic residency misjudged, each time for more reads. Called without the lock. */
 static void set_aside(oa_resident *entry) {
   oa_watch_free(entry->watch);
   oa_watch_free(entry->sample);
@@ -454,7 +458,7 @@ static void set_aside(oa_resident *entry) {
 
 /* -- bringing up -- */
 
-/* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Without the
+/* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Called without the
  * lock. */
 static bool promote(oa_resident *entry) {
   oa_run runs[1];
@@ -464,7 +468,8 @@ static bool promote(oa_resident *entry) {
     entry->skip--;
     return false;
   }
-  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2; /* most arrays are read once: arming them does not pay */
+  /* Most arrays are read once, and arming the pages of such an array does not pay. */
+  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2;
   if (++entry->reads < first) return false;
   if (!entry->sample) {
     entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
@@ -550,7 +555,8 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
       const bool many = entry->automatic && written * WRITTEN_LIMIT > oa_watch_pages(entry->watch);
       whole = entry->outdated || written * 2 > oa_watch_pages(entry->watch);
       if (known) entry->written = written;
-      if (known && !entry->outdated && many) set_aside(entry); /* residency costs more than it saves */
+      /* Residency of this array takes more time than it saves. */
+      if (known && !entry->outdated && many) set_aside(entry);
     }
   }
   if (stays && !entry->wanted) {
@@ -566,7 +572,7 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
   for (int i = 0; i < run_count; i++) count += move_between(mapping, runs[i], &next, &moves[count]);
   int64_t sent = 0;
   for (int i = 0; i < count; i++) sent += oa_lines_bytes(moves[i].lines);
-  if (entry->address) { /* it was resident before */
+  if (entry->address) { /* the array was resident before */
     entry->resent = sent;
     entry->spared = oa_lines_bytes(view->lines) - sent;
   }
@@ -603,7 +609,7 @@ void oa_resident_before_down(oa_mapping *mapping) {
   entry->coming = true;
   oa_unlock();
   if (entry->automatic && !entry->keeps)
-    set_aside(entry); /* writing armed pages is slow, and will happen again */
+    set_aside(entry); /* writing armed pages is slow, and the program will probably write the array again */
   else if (entry->watch)
     oa_watch_lift(entry->watch);
   oa_lock();
@@ -634,7 +640,7 @@ void oa_resident_after_down(oa_mapping *mapping, bool well) {
 /* -- memory pressure -- */
 
 /* Evicts idle memory of the device until at least nbytes are free: first entries that can't save a copy, then the least
- * recently used ones. Idle memory is never newer than the host's, so nothing has to be saved. Returns the number of
+ * recently used entries. Idle memory is never newer than the host's, so nothing has to be saved. Returns the number of
  * freed bytes. */
 static int64_t evict_idle(oa_device *device, size_t nbytes) {
   enum { AT_ONCE = 64 };
@@ -652,7 +658,7 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
         destroy(entry);
         continue;
       }
-      leave_list(entry); /* the entry stays: the array may be lent again */
+      leave_list(entry); /* the entry stays without memory, because the array may be lent again */
       count_idle(entry, -1);
       if (free_memory(device, entry->address, entry->nbytes)) freed -= entry->nbytes;
       entry->address = 0;

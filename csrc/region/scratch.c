@@ -1,4 +1,5 @@
-/* Device memory that a program takes while a region is open. It ends with its last pointer, or with the region. */
+/* Device memory that a program takes while a region is open. The memory ends with its last pointer, or with the
+ * region. */
 #include "device/memory.h"
 #include "region/array.h"
 #include "region/slot.h"
@@ -63,7 +64,7 @@ static oa_slot *make(oa_region_state *region, const oa_lent_array *lent) {
   return slot;
 }
 
-/* Allocates the memory. Called with the lock, which it frees meanwhile. */
+/* Allocates the memory. Called with the lock, which it frees and takes again. */
 static int allocate(oa_slot *slot) {
   const oa_region_state *region = slot->region;
   oa_mapping *mapping = slot->mapping;
@@ -74,7 +75,7 @@ static int allocate(oa_slot *slot) {
   int status = OA_OK;
   bool is_pooled = oa_device_take(device, stream->native, (size_t)mapping->nbytes, &address, &zeros);
   if (!is_pooled) {
-    oa_slot_hold(slot, NULL); /* the region can't end meanwhile */
+    oa_slot_hold(slot, NULL); /* a held slot keeps the region open during the allocation */
     oa_unlock();
     status = oa_device_allocate(device, stream->native, (size_t)mapping->nbytes, &address);
     oa_lock();

@@ -18,8 +18,8 @@ static void *table(size_t size) {
 }
 
 /* Takes a range of addresses that no process can use. Every access traps, because on a 64-bit CPU these addresses
- * belong neither to a process nor to the kernel, even if the CPU ignores the highest byte of an address. So the range
- * takes no address space. The tables take at most an eighth of the limit. */
+ * belong neither to a process nor to the kernel, even if the CPU ignores the highest byte of an address. A range of
+ * such addresses takes no address space. The tables take at most an eighth of the limit. */
 static void take_unreserved(size_t limit) {
   enum { GENERATION_BITS = 24, SLOT_BITS = 21, FEWEST_SLOT_BITS = 10 };
   const size_t each = sizeof *oa_slots.at + sizeof *oa_slots.dimensions;
@@ -47,13 +47,14 @@ static int reserve(void) {
     take_unreserved((size_t)space.rlim_cur);
   else
     take_reserved();
-  if (!oa_slots.size) take_unreserved((size_t)1 << 32); /* for example in a container that forbids it */
+  /* Reserving the range can fail, for example in a container that forbids it. */
+  if (!oa_slots.size) take_unreserved((size_t)1 << 32);
   oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
   oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
   oa_slots.at = table(sizeof *oa_slots.at);
   oa_slots.dimensions = table(sizeof *oa_slots.dimensions);
   if (oa_slots.at != MAP_FAILED && oa_slots.dimensions != MAP_FAILED) return OA_OK;
-  oa_slots.size = 0; /* then no address is a handle */
+  oa_slots.size = 0; /* with size 0, no address counts as a handle */
   return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
 }
 
@@ -136,7 +137,7 @@ void oa_slot_free(oa_slot *slot) {
     if (slot->next) slot->next->previous = slot->previous;
   }
   slot->kind = OA_SLOT_FREE;
-  if (slot->generation == oa_slots.last) return; /* retired: no generation is left */
+  if (slot->generation == oa_slots.last) return; /* the slot is retired, because no generation is left */
   slot->generation++;
   slot->next = free_slots;
   free_slots = slot;
@@ -157,7 +158,8 @@ int oa_slot_destroy(oa_slot *slot) {
   oa_region_state *region = slot->region;
   oa_slot_free(slot);
   slot->released = true;
-  if (!counted || counted->escaped) return OA_OK; /* a captured graph may read it while the region is open */
+  /* Code that knows the address, such as a captured graph, may use the memory while the region is open. */
+  if (!counted || counted->escaped) return OA_OK;
   if (counted->pointers--) return OA_OK;
   oa_region_detach(region, counted);
   return oa_mapping_free(counted, region->stream, false);

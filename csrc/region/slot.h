@@ -1,5 +1,5 @@
 /* Slots: the core's records of pointers, regions, exports, objects, modules, kernels, chains and updates. Each handle
- * names a slot. The core's lock guards all of this, unless a comment says otherwise. */
+ * names a slot. The core's lock guards all data of this header, unless a comment says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -24,31 +24,32 @@ struct oa_slot {
   uint8_t kind;
   uint8_t dtype, itemsize;
   bool reads, writes;
-  bool out;       /* a call may read it only after a call wrote it */
-  bool owed;      /* it was lent as Out, so a call should write it */
-  bool wrote;     /* a root: a call wrote through it or one of its slices, or a nested region did */
-  bool irregular; /* its elements are not lines: only some bytes of its hull belong to it */
-  bool zero;      /* oa_stage made it from a host scalar that is 0 */
+  bool out;       /* a call may read the array only after a call wrote it */
+  bool owed;      /* the array was lent as Out, so a call should write it */
+  bool wrote;     /* for a root: a call or a nested region wrote through this pointer or one of its slices */
+  bool irregular; /* the elements are not lines: only some bytes of the hull belong to the array */
+  bool zero;      /* oa_stage made the pointer from a host scalar that is 0 */
   bool spaced;    /* `inside` has several lines */
-  bool released;  /* a free slot: it was a slice that ended before its region */
-  int32_t calls;  /* operands of calls that hold it, from oa_begin to oa_end */
-  uint32_t root;  /* the root of a slice, otherwise its own number */
+  bool released;  /* for a free slot: its last use was a slice that ended before the region */
+  int32_t calls;  /* number of operands, between oa_begin and oa_end, of calls that hold the slot */
+  uint32_t root;  /* the number of the slice's root; for other slots, the slot's own number */
   union {
-    oa_mapping *mapping;            /* NULL: it has no bytes */
+    oa_mapping *mapping;            /* NULL: the array has no bytes */
     struct oa_object_state *object; /* for OA_SLOT_OBJECT */
     void *state;                    /* for a module, kernel, chain or update */
   };
-  oa_group *group; /* in its mapping; NULL: it has none */
+  oa_group *group; /* group in the mapping; NULL: the array has no bytes */
   oa_region_state *region;
   int64_t offset, nbytes; /* the offset is from the mapping's address; nbytes reach to the last byte */
-  oa_lines inside;        /* its bytes, from the mapping's address; if it is irregular, its array's bytes */
+  /* the bytes, from the mapping's address; for an irregular slice, the bytes of the pointer from which it was made */
+  oa_lines inside;
   int32_t view;
-  struct oa_slot *next, *previous; /* in the region's list; next: also in the list of free slots */
+  struct oa_slot *next, *previous; /* in the region's list; a free slot is in the list of free slots, by `next` */
 };
 
 /* The shape of a pointer's array, and its strides in bytes on the device. */
 typedef struct oa_dimensions {
-  int64_t *many; /* shape, then strides; NULL: they are in `few` */
+  int64_t *many; /* shape, then strides; NULL: shape and strides are in `few` */
   int64_t few[6];
   int32_t ndim;
 } oa_dimensions;
@@ -61,7 +62,7 @@ extern struct oa_slots {
   uint32_t last; /* the highest generation */
   uint32_t count, limit;
   oa_slot *at;
-  oa_dimensions *dimensions; /* for each slot that is a pointer */
+  oa_dimensions *dimensions; /* dimensions[i]: for slot i, if it is a pointer */
 } oa_slots;
 
 /* Returns the live slot of a handle, or NULL with *status OA_ERROR_NOT_HANDLE or OA_ERROR_STALE and no text. */
@@ -76,7 +77,8 @@ static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
   /* A slot that was never taken is all zeros, which is OA_SLOT_FREE. */
   const bool gone = slot->kind == OA_SLOT_FREE || slot->kind == OA_SLOT_DESTROYED;
   const bool other = !gone && slot->generation == (uint32_t)(offset & oa_slots.last);
-  *status = other ? OA_ERROR_NOT_HANDLE : OA_ERROR_STALE; /* for example a region's handle in place of a pointer */
+  /* The handle is valid, but not of this kind, for example a region's handle in place of a pointer. */
+  *status = other ? OA_ERROR_NOT_HANDLE : OA_ERROR_STALE;
   return NULL;
 }
 /* Returns the slot of the region's pointer that this slot is a slice of, or the slot itself. */
@@ -89,10 +91,10 @@ bool oa_slot_is_counted(const oa_slot *slot);
 void *oa_slot_handle(const oa_slot *slot);
 /* Returns a new slot at the head of the region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_region_state *region, int kind);
-/* Gives a new pointer its array. mapping: its groups are formed; NULL if the array has no bytes. */
+/* Gives a new pointer its array. mapping: a mapping with formed groups; NULL if the array has no bytes. */
 void oa_slot_point(oa_slot *slot, int dtype, oa_mapping *mapping, int view, oa_lines inside);
-/* Notes the shape of a new pointer's array. strides: NULL if it is in C order. Returns OA_ERROR_MEMORY with the text
- * set if there is no memory for it. */
+/* Notes the shape of a new pointer's array. strides: NULL if the array is in C order. Returns OA_ERROR_MEMORY with the
+ * text set if there is no memory for it. */
 int oa_slot_shape(const oa_slot *slot, int ndim, const int64_t *shape, const int64_t *strides);
 static inline const oa_dimensions *oa_slot_dimensions(const oa_slot *slot) {
   return &oa_slots.dimensions[slot - oa_slots.at];
@@ -105,8 +107,8 @@ bool oa_slot_was_released(const void *handle);
 int oa_slot_destroy(oa_slot *slot);
 /* Returns the view of a slot that has a mapping. */
 static inline oa_view *oa_slot_view(const oa_slot *slot) { return &slot->mapping->views[slot->view]; }
-/* Holds the slot and its mapping: its region can't end meanwhile. writer: the caller of the call, if the call writes;
- * otherwise NULL. */
+/* Holds the slot and its mapping: its region can't end during the hold. writer: the caller of the call, if the call
+ * writes; otherwise NULL. */
 static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
   slot->calls++;
   if (!slot->mapping) return;
@@ -124,7 +126,7 @@ static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
   }
   if (OA_UNLIKELY(slot->kind == OA_SLOT_DESTROYED) && !slot->calls) oa_slot_destroy(slot);
 }
-/* Reserves the range of handles, once. Without the lock. */
+/* Reserves the range of handles, once. Called without the lock. */
 int oa_slots_start(void);
 
 #endif

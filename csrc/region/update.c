@@ -18,15 +18,15 @@
 /* One mapping that has some of the array's bytes, and the moves between the mapping and the host. */
 typedef struct holder {
   oa_mapping *mapping;
-  int first, count; /* its moves in the plan */
-  int status;       /* the outcome of its moves */
+  int first, count; /* the mapping's moves: a range of plan.moves */
+  int status;       /* the outcome of the mapping's moves */
 } holder;
 
 typedef struct plan {
   const char *function;
   const oa_lent_array *array;
-  int device; /* the device that has to have the array, and from which it comes; -1: any */
-  bool from;  /* from a device to the host; otherwise to every device that has some of the array */
+  int device; /* the only device that provides the bytes, which has to have the whole array; -1: any device */
+  bool from;  /* true: from a device to the host; false: to every device that has some of the array */
   holder *holders;
   int holder_count, holder_capacity;
   oa_move *moves;
@@ -44,12 +44,12 @@ enum { MOST_PIECES = 1 << 16 };
 /* Bytes that the host may write, from oa_update_begin to oa_update_end. */
 typedef struct writing {
   oa_present at;  /* stays first: the table's element is the writing */
-  oa_lines lines; /* from at.low on */
+  oa_lines lines; /* the lines start at at.low */
   bool sent;      /* oa_update_to sent the host's new bytes */
 } writing;
 static oa_present_table writings;
 
-/* Returns the items with room for another one; NULL with the text set. */
+/* Returns the items with room for another item; NULL with the text set. */
 static void *grown(void *items, int count, int *capacity, size_t size) {
   if (count < *capacity) return items;
   const int room = *capacity ? 2 * *capacity : 8;
@@ -119,7 +119,7 @@ static bool seizing_needs(const oa_wait *wait, const oa_caller *other) {
 }
 
 /* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, if the wait would be a
- * deadlock. Frees the lock meanwhile. */
+ * deadlock. Frees the lock and takes it again. */
 static int wait_for_calls(const plan *p) {
   const oa_wait wait = {p->function, seizing_needs, p};
   oa_caller *caller = oa_caller_with_room(0);
@@ -150,8 +150,8 @@ static bool finding_needs(const oa_wait *wait, const oa_caller *other) {
   return oa_present_visit(&oa_table, p->array->low, p->array->high, note_seized, &f);
 }
 
-/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving. Frees the lock
- * meanwhile. */
+/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving. Frees the lock and takes it
+ * again. */
 static int seize_holders(plan *p) {
   const oa_lent_array *lent = p->array;
   const oa_wait wait = {p->function, finding_needs, p};
@@ -193,7 +193,7 @@ static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_
     move->lines = lines;
   }
   move->padding = 0;
-  move->in_place = false; /* calls may use it, so the copy has to be in the stream's order */
+  move->in_place = false; /* calls may use the memory, so the copy has to be in the stream's order */
   move->trace.why = "update";
   return OA_OK;
 }
@@ -202,7 +202,7 @@ static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_
 static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines, int64_t low,
                        int64_t high) {
   lines = oa_lines_simplest(lines);
-  int64_t first = 0, end = lines.count; /* the lines that are inside as a whole */
+  int64_t first = 0, end = lines.count; /* the range of lines that are wholly inside */
   int status = OA_OK;
   if (low > lines.start) first = (low - lines.start + lines.pitch - 1) / lines.pitch;
   if (high < lines.start + oa_lines_span(lines)) end = (high - lines.start - lines.width) / lines.pitch + 1;
@@ -237,7 +237,8 @@ static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_l
   return status;
 }
 
-/* Returns whether the host has all bytes of the group, so that all of them may go up later, instead of some now. */
+/* Returns whether the host has all bytes of the group, so that all of them may go up later, instead of some of them
+ * now. */
 static bool is_clean(const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
   return !group->dirty && !group->invalid && !mapping->escaped && (view->goes_up || group->written);
@@ -249,8 +250,8 @@ static void leave_to_host(oa_group *group) {
   oa_parts_clear(&group->parts);
 }
 
-/* Handles bytes of a view that no copy can address. It fails, unless the view is clean: all bytes of a clean view go up
- * when they are needed. */
+/* Handles bytes of a view that no copy can address. Fails unless the view is clean, because all bytes of a clean view
+ * go up when they are needed. */
 static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view) {
   oa_group *group = &mapping->groups[view->group];
   if (!p->from && is_clean(mapping, view)) {
@@ -278,7 +279,7 @@ static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_line
  * the device has a copy of. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
-  if (!p->from) /* otherwise the host's bytes go up when a call needs them */
+  if (!p->from) /* other bytes of the host go up when a call needs them */
     return group->valid || group->lapsed || (group->parts && !group->invalid);
   return group->dirty || (group->escaped && group->valid);
 }
@@ -312,7 +313,7 @@ static int add_parts(plan *p, oa_mapping *mapping, const oa_view *view) {
       for (int64_t i = 0; i < (together ? 1 : all.count) && !status; i++) {
         part.lines = together ? all
                               : (oa_lines){all.start + i * all.pitch, all.width, all.width,
-                                           1}; /* a single line suits every pitch */
+                                           1}; /* with a single line, the pitch has no meaning, so any pitch is right */
         status = add_common(p, mapping, &part, piece);
       }
     }
@@ -326,7 +327,8 @@ static int plan_view(plan *p, oa_mapping *mapping, const oa_view *view) {
   const int before = p->move_count;
   int status = OA_OK;
   const oa_group *group = &mapping->groups[view->group];
-  const bool some = group->parts && view->goes_up; /* the host has the rest */
+  /* The host has all bytes of the group that are not in the written parts. */
+  const bool some = group->parts && view->goes_up;
   if (some && !group->invalid) {
     status = add_parts(p, mapping, &mapping->views[group->cover]);
   } else if (covers(p, mapping, view)) {
@@ -370,8 +372,9 @@ static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group)
   return -1;
 }
 
-/* Returns whether the moves need the bytes of the view. They do not if another view has all of the bytes or, for a copy
- * down, if no call could write them. An invalid group is checked as a whole, to be refused. */
+/* Returns whether the moves need the bytes of the view. The moves do not need them if another view has all of the
+ * array's bytes or, for a copy down, if no call could write the view. An invalid group is checked as a whole, to be
+ * refused. */
 static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   const oa_view *view = &mapping->views[i];
   const oa_group *group = &mapping->groups[view->group];
@@ -384,7 +387,8 @@ static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   return !covered && (all || view->writes) && matters(p, mapping, view);
 }
 
-/* Adds the moves of one mapping: for each group, the view that has all of the array, or all its views if none does. */
+/* Adds the moves of one mapping: for each group, the view that has all of the array, or all views of the group if no
+ * view has all of it. */
 static int plan_holder(plan *p, holder *h) {
   oa_mapping *mapping = h->mapping;
   int status = OA_OK;
@@ -438,7 +442,7 @@ static void free_plan(plan *p) {
 
 /* -- moving -- */
 
-/* Makes the planned moves of one mapping, and waits for them. Without the lock. */
+/* Makes the planned moves of one mapping, and waits for them. Called without the lock. */
 static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped) {
   oa_mapping *mapping = h->mapping;
   oa_device *device = mapping->device;
@@ -465,7 +469,8 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   return status;
 }
 
-/* Makes the planned moves of one mapping, in the order of its users. Called with the lock, which it frees meanwhile. */
+/* Makes the planned moves of one mapping, in the order of its users. Called with the lock, which it frees and takes
+ * again. */
 static int move_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   oa_stream *stream;
@@ -591,7 +596,7 @@ static int begin_writing(const plan *p, oa_writing **handle) {
   return OA_OK;
 }
 
-/* Makes an update for that purpose. handle: for BEGIN, the handle of the writing. */
+/* Makes an update. handle: for the purpose BEGIN, becomes the handle of the writing. */
 static int update(const oa_array *array, int device, enum purpose purpose, oa_writing **handle) {
   static const char *const function = "update";
   int status = oa_core_start();

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether the host may write some of [low, high) now, in an open update. Under the core's lock. */
+/* Returns whether the host may write some of [low, high) now, in an open update. Called with the core's lock. */
 bool oa_host_writes(uintptr_t low, uintptr_t high);
 
 #endif

@@ -1,4 +1,5 @@
-/* Wrong arguments of devices, regions, pointers and arrays that are present: wrong_arguments.h. */
+/* Wrong arguments of devices, regions, pointers and arrays that are present. wrong_arguments.h describes these
+ * tests. */
 #include "library/library.h"
 #include "wrong_arguments.h"
 

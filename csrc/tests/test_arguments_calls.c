@@ -1,4 +1,4 @@
-/* Wrong arguments of calls, modules and kernels: wrong_arguments.h. */
+/* Wrong arguments of calls, modules and kernels. wrong_arguments.h describes these tests. */
 #include "library/library.h"
 #include "offload_args/chain.h"
 #include "offload_args/launch.h"

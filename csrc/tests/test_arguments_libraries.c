@@ -1,4 +1,5 @@
-/* Wrong arguments of libraries, objects, routines, graphs, the trace, the guard and accelerate: wrong_arguments.h. */
+/* Wrong arguments of libraries, objects, routines, graphs, the trace, the guard and accelerate. wrong_arguments.h
+ * describes these tests. */
 #include "offload_args/accelerate.h"
 #include "offload_args/graph.h"
 #include "offload_args/routine.h"

@@ -58,8 +58,7 @@ static void contents_are_filled_copied_and_read(void) {
               "read before it is written");
   CHECK_FAILS(oa_pointer_fill(arrays[1].handle, &value, 2, part, part_strides), OA_ERROR_DIRECTION, "Out");
   CHECK_OK(oa_pointer_copy(arrays[1].handle, strides, arrays[0].handle, strides, 2, shape));
-  CHECK_OK(
-      oa_pointer_fill(arrays[1].handle, &value, 2, part, part_strides)); /* a smaller shape leaves the rest as it is */
+  CHECK_OK(oa_pointer_fill(arrays[1].handle, &value, 2, part, part_strides)); /* other elements stay unchanged */
   CHECK_OK(oa_pointer_read(arrays[1].handle, back, 2, shape, strides));
   CHECK(back[0] == value && back[1] == 1 && back[2] == value && back[4] == value && back[8] == 12);
   CHECK_OK(oa_pointer_query(arrays[1].handle, &info));

@@ -56,8 +56,8 @@ typedef struct array {
   int64_t shape[4], strides[4], itemsize;
 } array;
 
-/* Returns an array with up to 4 dimensions of up to 5 elements. Its strides are often those of a slice, and sometimes
- * arbitrary. */
+/* Returns an array with up to 4 dimensions of up to 5 elements. The strides are often the strides of a slice, and
+ * sometimes arbitrary. */
 static array some_array(void) {
   array a = {.ndim = (int)below(5), .itemsize = INT64_C(1) << below(5)};
   const bool anything = below(4) == 0;

@@ -134,7 +134,7 @@ static void test_rows_of_a_matrix_by_columns_become_one_line(void) {
   oa_parts_clear(&parts);
 }
 
-/* Adds every second row of a matrix by columns, then the others, each in bit-reversed order. Returns the number of
+/* Adds every second row of a matrix by columns, then the other rows, both in bit-reversed order. Returns the number of
  * intervals that memory is allocated for. */
 static int64_t add_rows(int64_t rows, int64_t columns) {
   const oa_lines all = {0, rows * columns * 4, rows * columns * 4, 1};
@@ -161,7 +161,7 @@ static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
   const oa_lines last = {8 * OA_PARTS_RUNS, 4, 4, 1};
   oa_parts *parts = NULL;
   for (int64_t i = 0; i < OA_PARTS_RUNS; i++) {
-    left = parts ? 1 : 2; /* for the added run, and for the set at first */
+    left = parts ? 1 : 2; /* allocations: the added run, and at first the set */
     CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
   }
   CHECK(parts->count == OA_PARTS_RUNS);

@@ -102,7 +102,7 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_its_next_user(void) {
   float sums[REGIONS] = {0};
   int64_t n = 1;
   oa_device *sim = oa_device_of(device);
-  /* Calls of the first region run on another stream than the one that frees its memory. */
+  /* The first region's calls run on another stream than the stream that frees its memory. */
   oa_region_options options = OA_SIZED(oa_region_options, .has_stream = 1);
   oa_region *regions[REGIONS];
   oa_array arrays[REGIONS];

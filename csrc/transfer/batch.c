@@ -50,7 +50,7 @@ oa_section oa_section_at(oa_move *move, int64_t chunk, int64_t number) {
 }
 
 bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64_t *at) {
-  enum { GRAIN = 512 }; /* a multiple of every itemsize */
+  enum { GRAIN = 512 }; /* bytes; a multiple of every itemsize */
   *part = *p;
   if (p->lines == 1) {
     const int64_t each = round_up((p->width + of - 1) / of, GRAIN);
@@ -67,9 +67,9 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
 }
 
 /* Copies bytes, and keeps the written bytes out of the caches. On the way up, the device reads the written chunk next.
- * It would have to fetch cached bytes from this CPU core's cache, and this core would have to fetch the lines again for
- * its next chunk. On the way down, plain stores to an array larger than the caches would first read the array from
- * memory, and would push the blocks out of the caches. */
+ * If the bytes were in this CPU core's cache, the device would have to fetch them from there, and this core would have
+ * to fetch the cache lines again when it writes the next chunk. On the way down, plain stores to an array larger than
+ * the caches would first read the array from memory, and would push the blocks out of the caches. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;
@@ -119,7 +119,7 @@ bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *en
   return true;
 }
 
-/* Copies the bytes that reach the host. */
+/* Copies the bytes of a section that reach the host, line by line. */
 static void drain_kept(const oa_section *p, const char *from) {
   for (int64_t line = 0; line < p->lines; line++)
     for (int64_t at = 0, end; oa_section_kept(p, line, &at, &end); at = end)

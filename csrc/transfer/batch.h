@@ -11,7 +11,8 @@
 
 typedef struct oa_section {
   oa_move *move;
-  int64_t line, offset; /* the first line, and an offset in it; irregular: 0, and an offset in the packed array */
+  /* the first line, and an offset in it; irregular moves: `line` is 0, and `offset` is in the packed array */
+  int64_t line, offset;
   int64_t width, lines;
 } oa_section;
 
@@ -52,7 +53,7 @@ typedef struct oa_batch {
   oa_move *moves;
   int count;
   bool up;
-  oa_held_blocks *held; /* copies up: the caller's list; NULL: each block is returned with an event */
+  oa_held_blocks *held; /* for copies up: the caller's list of blocks; NULL: each block is returned with an event */
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;
@@ -66,7 +67,7 @@ typedef struct oa_batch {
   _Atomic int64_t next; /* the number of the next part */
   atomic_bool stop;
   struct oa_chunk *ring;
-  atomic_bool issuing; /* a thread issues copies down, which are issued in order */
+  atomic_bool issuing; /* a thread is issuing copies down, which have to be issued in order */
   _Atomic int64_t issued;
 } oa_batch;
 

@@ -15,9 +15,9 @@
 
 typedef struct oa_chunk {
   _Atomic int64_t turn; /* 2 n: chunk n may have the entry; 2 n + 1: threads may work on its parts */
-  atomic_int left;      /* parts that are not done */
-  oa_block *block;      /* NULL: no block was free, and its parts travel the plain way */
-  int status;           /* status of its copy down */
+  atomic_int left;      /* number of parts that are not done */
+  oa_block *block;      /* NULL: no block was free, and the chunk's parts travel the plain way */
+  int status;           /* status of the chunk's copy down */
 } oa_chunk;
 
 enum { RING = 64, AHEAD = 6 };
@@ -70,7 +70,8 @@ static int plain_up(const oa_batch *b, const oa_section *p) {
 /* Waits for a copy down whose issue returned that status. Returns the first failure. */
 static int wait_after(const oa_batch *b, int status) {
   const int waited = b->device->backend->stream_synchronize(b->device, b->stream);
-  if (waited) oa_device_quiesce(b->device); /* nothing may write to the host's memory later */
+  /* Waits for the device, because nothing may write to the host's memory later. */
+  if (waited) oa_device_quiesce(b->device);
   return status ? status : waited;
 }
 
@@ -118,7 +119,7 @@ static bool next_number(oa_batch *b, int64_t most, int64_t *number) {
 }
 
 static oa_section chunk_at(const oa_batch *b, int64_t number) {
-  int low = 0, high = b->count; /* the last move that starts no later; an empty move starts where the next does */
+  int low = 0, high = b->count; /* the last move whose `first` is at most `number` */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (b->moves[middle].first <= number)
@@ -190,7 +191,7 @@ static void issue_to(oa_batch *b, int64_t n) {
     else if (atomic_load(&c->turn) != 2 * i)
       break;
     issue(b, i, must ? OA_BLOCK_WAIT : OA_BLOCK_NOW);
-    if (!must && !c->block && !c->status) break; /* a later call issues this chunk */
+    if (!must && !c->block && !c->status) break; /* a later call of this function issues the chunk */
   }
   atomic_store(&b->issuing, false);
 }
@@ -215,10 +216,11 @@ static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
   oa_chunk *c = entry_of(b, n);
   if (b->up && c->block && !stopped(b)) {
     int status = copy_chunk(b, c, p);
-    const int returned = oa_block_return_after(b->device, c->block, b->stream); /* some of its copy may be under way */
+    /* A part of the chunk's copy may be under way. */
+    const int returned = oa_block_return_after(b->device, c->block, b->stream);
     if (!status) status = returned;
     if (status) note_failure(b, status, true);
-  } else if (c->block) { /* a block whose event can't be waited for stays busy until it can */
+  } else if (c->block) { /* if the block's event can't be waited for now, the block stays busy */
     oa_block_return(b->device, c->block);
   }
   c->block = NULL;
@@ -228,7 +230,8 @@ static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
 static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64_t at) {
   char *memory = c->block ? (char *)c->block->memory + at : NULL;
   int status;
-  if (stopped(b)) return; /* every chunk is opened and closed all the same: other threads may wait for its block */
+  /* The chunk is opened and closed nevertheless, because other threads may wait for its block. */
+  if (stopped(b)) return;
   if (!b->up && (!memory || c->status)) {
     oa_chunks_retry_plain(b, p, c->status);
   } else if (!b->up) {
@@ -305,8 +308,8 @@ static void cut(oa_batch *b, int64_t chunk_bytes) {
   }
 }
 
-/* Returns the size of a chunk. Chunks are small enough that several are under way at a time, and that the last one
- * takes little of the time. */
+/* Returns the size of a chunk. Chunks are so small that several chunks are under way at a time, and that the last chunk
+ * takes a small part of the time. */
 static int64_t chunk_of(int64_t bytes) {
   enum { CHUNKS = 4, GRAIN = 4096 };
   const int64_t size = (bytes / CHUNKS + GRAIN - 1) / GRAIN * GRAIN;
@@ -315,8 +318,9 @@ static int64_t chunk_of(int64_t bytes) {
                                        : size;
 }
 
-/* Returns how many threads fill or drain; past: stores to chunks bypass the caches. A few threads then fill whole lines
- * as fast as the bus takes them. More threads saturate the memory and halve the speed of the device's reads. */
+/* Returns how many threads fill or drain; past: stores to chunks bypass the caches. With such stores, a few threads
+ * fill whole lines as fast as the bus takes them. More threads saturate the memory and halve the speed of the device's
+ * reads. */
 static int64_t threads_for(const oa_batch *b, bool past) {
   const int64_t threads = oa_threads_count();
   for (int i = 0; i < b->count && past; i++)

@@ -13,11 +13,11 @@ typedef struct oa_shape {
   int64_t *shape, *strides;
 } oa_shape;
 
-/* owned by the trace: nothing else reads it */
+/* only the trace reads this */
 typedef struct oa_move_trace {
   const char *why;
   uint64_t region, checksum;
-  bool is_copy; /* the host's bytes are a copy, not the array's own memory */
+  bool is_copy; /* `host` is a copy of the array's bytes, not the array's own memory */
 } oa_move_trace;
 
 /* The bytes of a copy down that reach the host: the part of a set in [low, high). `start`, `low` and `high` are offsets
@@ -29,19 +29,19 @@ typedef struct oa_kept {
 } oa_kept;
 
 typedef struct oa_move {
-  void *host;                /* regular: the lowest byte; otherwise the element at index 0 */
-  uint64_t address;          /* address of the first line */
-  oa_lines lines;            /* regular: on both sides (start is not used); otherwise one line on the device */
-  const oa_shape *irregular; /* the host's shape, if not lines; otherwise NULL */
+  void *host;       /* regular: the lowest byte; otherwise the element at index 0 */
+  uint64_t address; /* address of the first line */
+  oa_lines lines;   /* regular: the lines on both sides (start is not used); otherwise one line on the device */
+  const oa_shape *irregular; /* the shape of a host array that is not lines; otherwise NULL */
   oa_kept kept;              /* regular moves only */
   const char *name;          /* for messages; NULL: the array has no name */
-  const void *allocation;    /* the allocation around address: a driver's copy must not cross into another one */
-  int64_t padding;           /* unused bytes after the only line, which may be copied, too */
+  const void *allocation;    /* the allocation around address: a driver's copy must not cross into another allocation */
+  int64_t padding;           /* number of unused bytes after the only line that may be copied, too */
   bool in_place;             /* address is pinned memory that the device uses directly; no call uses it at the moment */
   /* owned by transfer/ */
-  struct oa_block *block; /* returned once everything staged in it is drained */
-  const char *staged;     /* the place of its bytes in a block */
-  int64_t first;          /* the number of its first chunk in the batch */
+  struct oa_block *block; /* the block is returned once all moves that are staged in it are drained */
+  const char *staged;     /* the place of the move's bytes in a block */
+  int64_t first;          /* the number of the move's first chunk in the batch */
   int64_t drained;        /* bytes that reached the array; atomic */
   bool direct, torn;
   oa_move_trace trace;
@@ -49,14 +49,14 @@ typedef struct oa_move {
 
 /* The sizes, in bytes, at which one way to copy replaces another. The process has one set of sizes; tests change it. On
  * the way up, stores bypass the caches from past_least bytes on (for chunks, only up to past_most bytes). On the way
- * down, they bypass the caches above past_most bytes. */
+ * down, stores bypass the caches for copies of more than past_most bytes. */
 extern struct oa_tuning {
-  int64_t small;                   /* arrays up to this size are packed */
-  int64_t alone_most;              /* one thread copies a batch of fewer bytes: waking others takes longer */
+  int64_t small;      /* arrays up to this size are packed */
+  int64_t alone_most; /* one thread copies a batch of fewer bytes, because waking other threads would take longer */
   int64_t chunk_least, chunk_most; /* bytes of a chunk: multiples of 16, at most OA_LARGE_BYTES */
   int64_t part_least;              /* the least bytes of a chunk that one thread fills or drains */
   int64_t past_least, past_most;   /* limits for stores that bypass the caches */
-  int64_t past_threads;            /* the threads that fill chunks past the caches */
+  int64_t past_threads;            /* the number of threads that fill chunks if the stores bypass the caches */
   int64_t split_least;             /* from this size on, backends that copy by themselves use several threads */
 } oa_tuning;
 

@@ -11,7 +11,7 @@ typedef struct packing {
   int64_t at, bytes, padding;
 } packing;
 
-/* Copies lines between the device and that offset of the block, where they are packed. */
+/* Copies lines between the device and the block, in which they are packed from offset `at` on. */
 static int copy_packed(const oa_batch *b, const packing *k, uint64_t address, int64_t at, oa_lines lines) {
   return oa_batch_copy(b, address, lines.pitch, (char *)k->block->memory + at, lines.width, lines.width, lines.count,
                        true);
@@ -23,8 +23,8 @@ static int end_run(const oa_batch *b, packing *k) {
   return bytes ? copy_packed(b, k, k->address, k->at, (oa_lines){0, bytes, bytes, 1}) : OA_OK;
 }
 
-/* Ends the block's last run. On the way up, the block is returned, and is free again after its copies. On the way down,
- * the moves own the block. */
+/* Ends the block's last run. On the way up, the block goes back to the pool, and is free again after its copies. On the
+ * way down, the moves own the block. */
 static int end_block(const oa_batch *b, packing *k) {
   int status = end_run(b, k);
   oa_block *block = k->block;
@@ -98,7 +98,7 @@ int oa_pack_small(oa_batch *b) {
     if (bytes && bytes <= oa_tuning.small && !b->moves[i].in_place) status = pack(b, &k, &b->moves[i]);
   }
   if (!status) return end_block(b, &k);
-  k.bytes = 0; /* a copy that failed is not retried */
+  k.bytes = 0; /* the failed copy is not retried, so the run is empty from here on */
   oa_saved_error first;
   oa_error_save(&first);
   end_block(b, &k);

@@ -1,5 +1,5 @@
-/* Runs a batch: pinned arrays are copied directly, small ones packed, large ones in chunks. After a failure it reports
- * which arrays are new, old and torn. */
+/* Runs a batch: pinned arrays are copied directly, small arrays are packed, and large arrays are copied in chunks.
+ * After a failure, the text states which arrays are new, old and torn. */
 #include "transfer/transfer.h"
 
 #include "base/under_way.h"
@@ -56,8 +56,8 @@ static bool is_pinned(oa_device *device, const oa_move *move) {
          device->backend->pinned(device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
-/* Issues the copy of an array in pinned host memory. Returns whether all of it was issued; if not, the move travels in
- * chunks. */
+/* Issues the copy of an array in pinned host memory. Returns whether the whole copy was issued; if not, the move
+ * travels in chunks. */
 static bool copy_direct(const oa_batch *b, const oa_move *move) {
   const oa_lines l = move->lines;
   return oa_batch_copy(b, move->address, l.pitch, move->host, l.pitch, l.width, l.count, true) == OA_OK;
@@ -87,7 +87,7 @@ static int send_small(oa_batch *b, bool *direct) {
     oa_move *move = &b->moves[i];
     if (move->in_place) copy_in_place(move, true);
     if (!is_pinned(b->device, move)) continue;
-    *direct = true; /* even if not all of it was issued */
+    *direct = true; /* the device reads this memory even if not all of the copy was issued */
     move->direct = copy_direct(b, move);
   }
   return oa_pack_small(b);
@@ -116,7 +116,8 @@ int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int 
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
-  void *saved = NULL; /* first, because a reset context, which this call refuses, has no pinned memory any more */
+  /* Comes before all other steps: it refuses a context that was reset, whose pinned memory no longer exists. */
+  void *saved = NULL;
   int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
   if (status) return status;
   b.under_way = oa_batch_under_way(OA_TRACE_UP, device, moves, count);
@@ -170,8 +171,8 @@ static bool name_moves(char *text, size_t size, const oa_move *moves, int count,
   return any;
 }
 
-/* After a failure, returns `status` if all arrays are old or all are new. Otherwise returns OA_ERROR_TORN, with a text
- * that lists the arrays of each kind. */
+/* After a failure, returns `status` if all arrays are old or all are new. If not, returns OA_ERROR_TORN, with a text
+ * that lists the old, the new and the torn arrays. */
 static int report_torn(const oa_batch *b, int status) {
   char text[768] = "";
   const bool torn = name_moves(text, sizeof text, b->moves, b->count, TORN, "torn, old bytes and new");

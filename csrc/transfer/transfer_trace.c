@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Adds bytes to a checksum, in four lanes, so that it runs at the speed of memory. The checksum shows whether two sets
- * of bytes are equal. It is no protection against adversaries. */
+ * of bytes are equal. The checksum is no protection against adversaries. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];
@@ -35,7 +35,7 @@ static uint64_t checksum(const oa_move *move) {
   if (move->irregular) {
     const oa_shape *s = move->irregular;
     void *packed = malloc((size_t)lines.width);
-    if (!packed) return 0; /* not known */
+    if (!packed) return 0; /* without host memory, the checksum is 0: not known */
     oa_gather(packed, move->host, s->ndim, s->shape, s->strides, s->itemsize, 0, lines.width / s->itemsize);
     sum = mix(sum, packed, (size_t)lines.width);
     free(packed);

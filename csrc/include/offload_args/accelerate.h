@@ -18,23 +18,24 @@ typedef struct oa_accelerate_options {
   /* a call goes to the device if its predicted time there, multiplied by this, is less than the CPU's; 0: every call
    * that can go to the device goes */
   double margin;
-  int64_t least;     /* multiplications m n k: calls with fewer never go, and cost one comparison */
-  uint64_t families; /* a sum of 1 << family, numbered as in oa_accelerate_family; 0: all */
-  int only_count;    /* 1: no call goes; the rows have the time that would have been saved */
-  int sites;         /* 1: oa_accelerate_wait requests the program's line of each call */
-  double price;      /* the seconds that refused calls must have lost before a device is requested */
-  int planned;       /* an oa_accelerate_planning */
-  double patience;   /* the most seconds that a call waits for its place, if the plan needs the place */
+  int64_t least; /* multiplications m n k: calls with fewer never go, and cost one comparison */
+  /* a sum of 1 << number for the families to be sent; oa_accelerate_family has the numbers; 0: all families */
+  uint64_t families;
+  int only_count;  /* 1: no call goes to the device; the rows have the times that the device would have saved */
+  int sites;       /* 1: oa_accelerate_wait requests the program's line of each call */
+  double price;    /* the seconds that refused calls must have lost before a device is requested */
+  int planned;     /* an oa_accelerate_planning */
+  double patience; /* the most seconds that a call waits until its place is known, if the plan needs the place */
 } oa_accelerate_options;
 
 enum oa_accelerate_planning {
   OA_PLAN_NOTHING, /* the model decides */
-  OA_PLAN_FIRST,   /* the plan decides (oa_accelerate_plan), and the model decides the calls that are not in it */
-  OA_PLAN_ALONE    /* only the plan decides; the CPU makes calls that are not in it: no decision depends on times */
+  OA_PLAN_FIRST,   /* the plan (oa_accelerate_plan) decides, and the model decides calls that are not in the plan */
+  OA_PLAN_ALONE    /* only the plan decides, independently of times: the CPU makes calls that are not in the plan */
 };
 
-/* The rates of a device and of this machine, for the model: bytes and operations per second, and seconds. Arrays of
- * four are for float32, float64, complex64 and complex128. */
+/* The rates of a device and of this machine, for the model: bytes and operations per second, and seconds. The elements
+ * of an array of four are for float32, float64, complex64 and complex128. */
 typedef struct oa_accelerate_rates {
   size_t size;
   double up, down, call;
@@ -61,24 +62,25 @@ enum oa_accelerate_reason {
 /* All calls of one routine, of similar sizes, from one place of the program. */
 typedef struct oa_accelerate_row {
   const char *routine; /* "dgemm" */
-  int64_t m, n, k;     /* of the latest call */
+  int64_t m, n, k;     /* sizes of the latest call */
   int64_t calls, gone;
   int64_t refused[OA_REFUSED_COUNT];
-  int64_t bytes_up, bytes_down; /* of calls that went; bytes_spared were on the device already */
+  int64_t bytes_up, bytes_down; /* bytes of calls that went to the device; bytes_spared were on the device already */
   int64_t bytes_spared;
-  double host_seconds;      /* of calls that the CPU made */
-  double device_seconds;    /* of calls that went */
-  double predicted_host;    /* of calls that went: the CPU's time by the model */
-  double predicted_savings; /* of calls that did not go: the saving that the model predicts for the device */
-  int32_t site;             /* a number from oa_accelerate_set_site; -1: not known */
-  int32_t decision;         /* an oa_accelerate_decided, for the plan */
+  double host_seconds;   /* time of calls that the CPU made */
+  double device_seconds; /* time of calls that went to the device */
+  double predicted_host; /* the model's prediction of the CPU's time for calls that went to the device */
+  /* the time that the device would have saved for calls that did not go, as the model predicts it */
+  double predicted_savings;
+  int32_t site;     /* a number from oa_accelerate_set_site; -1: not known */
+  int32_t decision; /* an oa_accelerate_decided, for the plan */
 } oa_accelerate_row;
 
 enum oa_accelerate_decided { OA_DECIDED_NOTHING, OA_DECIDED_GOES, OA_DECIDED_STAYS };
 
 enum oa_accelerate_no_site {
   OA_SITE_NONE = -1, /* the call has no known place */
-  OA_SITE_LATER = -2 /* another thread can find it: oa_accelerate_wait requests the place */
+  OA_SITE_LATER = -2 /* another thread can find the place: oa_accelerate_wait requests it */
 };
 
 enum oa_accelerate_event { OA_EVENT_NONE, OA_EVENT_STOPPED, OA_EVENT_DEVICE, OA_EVENT_SITE, OA_EVENT_LAPACK };
@@ -91,10 +93,10 @@ typedef struct oa_accelerate_asked {
 
 /* Starts, or changes the options if it has started. Returns OA_ERROR_LIBRARY if tables can't be written. */
 int oa_accelerate_start(const oa_accelerate_options *options);
-/* Takes all hooks out. A call under way ends on the device or the CPU, as it began. Returns OA_OK if there are no
- * hooks. */
+/* Takes all hooks out. A call under way goes on where it began, on the device or on the CPU. Returns OA_OK if there are
+ * no hooks. */
 int oa_accelerate_stop(void);
-/* Hooks modules that were loaded since. Python's imports do so by themselves. */
+/* Hooks modules that were loaded since the last scan. Not necessary for modules that Python imports. */
 int oa_accelerate_rescan(void);
 /* Counts the slots that hold a hook now, and the modules that have them. */
 int oa_accelerate_query(int *slots, int *modules);
@@ -113,14 +115,16 @@ int oa_accelerate_nominal(oa_accelerate_rates *rates);
 int oa_accelerate_wait(oa_accelerate_asked *asked, int *event);
 /* Sets the place of a call under way. Does nothing if the call has ended. */
 int oa_accelerate_set_site(uint64_t serial, int site);
-/* Sets the function that returns the place of the calling thread's own call, or an oa_accelerate_no_site. It must not
- * wait for another thread: the program may hold a lock around the call, and the other thread may wait for that lock. */
+/* Sets the function that returns the place of the calling thread's own call, or an oa_accelerate_no_site. The function
+ * must not wait for another thread: the program may hold a lock around the call, and the other thread may wait for that
+ * lock. */
 int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
  * multiplications; concurrent calls of several threads may be missing from this number. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
-/* Sets the plan, which replaces the former one. The plan has the routine, m, n, k, site and decision of each row. Calls
- * of that routine and site whose sizes have the same powers of two follow the decision, if the options require it. */
+/* Sets the plan, which replaces the former plan. The plan has the routine, m, n, k, site and decision of each row.
+ * Calls of that routine and site whose sizes have the same powers of two follow the decision, if the options require
+ * it. */
 int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
 /* Empties the rows. */
 int oa_accelerate_clear(void);

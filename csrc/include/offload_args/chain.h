@@ -16,11 +16,11 @@ typedef struct oa_chain oa_chain;
 
 typedef struct oa_chain_info {
   size_t size;
-  int calls;       /* that were captured */
-  int arrays;      /* that they use */
-  int64_t replays; /* so far */
+  int calls;       /* number of captured calls */
+  int arrays;      /* number of arrays that the captured calls use */
+  int64_t replays; /* number of replays so far */
   oa_region *region;
-  int64_t nbytes; /* values of the host that each replay sends */
+  int64_t nbytes; /* bytes of the host's values that each replay sends */
 } oa_chain_info;
 
 /* A captured call, and its use of an array. */
@@ -34,26 +34,26 @@ typedef struct oa_chain_use {
   const oa_any *pointer; /* the region's pointer to the array; for a device scalar, the first pointer in the calls */
 } oa_chain_use;
 
-/* Begins to capture the calls of a region, from any thread. None of them runs: they are checked, and the arrays that
- * they read are brought up. A call with a result on the host fails, and so does any call that would have to wait for
- * captured calls; the capture goes on. Returns OA_ERROR_CAPTURE if the region's calls are captured already, by this
- * function or by the program, and OA_ERROR_VERSION if the device has no graphs. */
+/* Begins to capture the calls of a region, from any thread. No captured call runs: the core checks the call, and brings
+ * up the arrays that the call reads. A call with a result on the host fails, and so does any call that would have to
+ * wait for captured calls. After such a failure, the capture goes on. Returns OA_ERROR_CAPTURE if the region's calls
+ * are captured already, by this function or by the program, and OA_ERROR_VERSION if the device has no graphs. */
 int oa_chain_begin(oa_region *region, oa_chain **chain);
 /* Ends the capture. If this fails, the chain is released. Returns OA_ERROR_CAPTURE if a captured call had failed. */
 int oa_chain_end(oa_chain *chain);
 /* Runs the captured calls in the order of the region's stream. Returns OA_ERROR_STALE if the region has ended, or if an
  * array is no longer at the address that the calls use. */
 int oa_chain_replay(oa_chain *chain);
-/* Repeats the captured calls until the element `until`, which they write, is not 0, but at most at_most times, and
- * waits for them. The element is tested after each run. If the driver can and the calls are few, the device tests the
- * element, and the loop is one launch. *count: the number of runs, also after a failure; *ended: 1 if the element is
- * not 0. */
+/* Repeats the captured calls until the element `until`, which the calls write, is not 0, but at most at_most times.
+ * Waits for all repetitions. The element is tested after each run. If the driver can and the calls are few, the device
+ * tests the element, and the loop is one launch. *count: the number of runs, also after a failure; *ended: 1 if the
+ * element is not 0. */
 int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t *count, int *ended);
 /* Describes a captured call by its number, and one of its uses of an array. */
 int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);
 int oa_chain_get_info(const oa_chain *chain, oa_chain_info *info);
-/* Frees the chain, after its replays. If its calls are still being captured, ends the capture. Does nothing if `chain`
- * is NULL. */
+/* Frees the chain, after its replays. If the chain's calls are still being captured, ends the capture. Does nothing if
+ * `chain` is NULL. */
 int oa_chain_release(oa_chain *chain);
 
 #pragma GCC visibility pop

@@ -8,8 +8,8 @@
  * the memory that the caller claims; streams and vendors' handles are genuine; the caller leaves the fields of an
  * oa_call alone between oa_begin and its end.
  *
- * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one range of addresses. It traps
- * when it is dereferenced, and is known to be stale after its region. csrc/DESIGN.md has the rules.
+ * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one range of addresses. A handle
+ * traps when it is dereferenced, and is known to be stale after its region. csrc/DESIGN.md has the rules.
  *
  * Structs that may grow begin with `size`, which the caller sets to the size of the struct that it was compiled with;
  * OA_SIZED does so. A size smaller than today's belongs to an older version; the fields that it lacks count as 0 or are
@@ -61,8 +61,8 @@ extern "C" {
 /* [cffi begin] */
 #define OA_VERSION 300 /* 0.3.0 */
 
-/* One opaque type for each dtype; oa_any is for a dtype that is known only at run time. These types are never
- * defined. */
+/* One opaque type for each dtype; oa_any is for a dtype that is known only at run time. The types oa_f32 and so on are
+ * never defined. */
 #define OA_DTYPE(name, type, nbytes, kind, text) typedef struct oa_##type oa_##type;
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE
@@ -86,11 +86,12 @@ enum oa_direction { OA_BY_USE = 0, OA_IN, OA_OUT, OA_INOUT, OA_SCRATCH };
 enum oa_array_flags {
   OA_READ_ONLY = 1, /* the host array may not be written */
   OA_BORROWED = 2,  /* data is a device address that the caller owns: nothing is copied */
-  OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
+  OA_RESIDENT = 4,  /* the array's device memory stays when the region ends, see oa_keep */
   OA_OWNED = 8,     /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
-  OA_REUSED = 16,   /* the calls read each element many times: it is copied to the device even with single_use */
-  /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages show whether the device still has its
-   * bytes. The array stays resident as long as few pages are written */
+  /* the calls read each element many times, so the array is copied to the device even with single_use */
+  OA_REUSED = 16,
+  /* with OA_RESIDENT: nothing announces the end of the host memory, and only the memory's pages show whether the device
+   * still has the bytes. The array stays resident as long as few pages are written */
   OA_TRACKED = 32,
   OA_OF_GRAPH = 64 /* with OA_SCRATCH in oa_scratch: a chain that captures the region's calls keeps the memory */
 };
@@ -100,19 +101,19 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another one with the same mark */
-  OA_RESHAPED = 8  /* added to the above: this operand is the previous one, in its shape after the call */
+  OA_IN_PLACE = 4, /* a flag to add: the operand may be exactly the memory of another operand with the flag */
+  OA_RESHAPED = 8  /* a flag to add: the operand is the previous operand, in its shape after the call */
 };
 
 enum oa_outcome {
   OA_COMMIT = 0, /* the body succeeded: written arrays come down */
-  OA_DISCARD,    /* the body failed: nothing comes down, and its results are invalid outside */
-  OA_KEEP        /* the body failed, and the caller wants all valid bytes to come down (on_error="keep") */
+  OA_DISCARD, /* the body failed: nothing comes down, and the results of the body are invalid for enclosing regions */
+  OA_KEEP     /* the body failed, and the caller wants all valid bytes to come down (on_error="keep") */
 };
 
 typedef struct oa_region oa_region;
-/* An object that a library made for the caller, such as a handle or a descriptor. After its end it is known to be
- * stale, and functions refuse it. */
+/* An object that a library made for the caller, such as a handle or a descriptor. An object that has ended is known to
+ * be stale, and functions refuse it. */
 typedef struct oa_object oa_object;
 
 /* One array to lend. strides are in bytes and may be negative or zero. data is the address of the element at index 0 of
@@ -145,23 +146,23 @@ typedef struct oa_region_options {
   /* 1: guards the arrays, as OFFLOAD_ARGS_GUARD=1 does in all regions. While a device is newer, whole pages of the
    * arrays can't be touched on the host: reading or writing them is a fault, which oa_guard_set_report handles */
   int guard;
-  const char *place;        /* for the report of such a fault: the line that enters the region; NULL: not known */
-  const char *const *names; /* for this report, too: a name for each array; NULL: its name in messages */
+  const char *place;        /* for oa_guard_report: the line that enters the region; NULL: not known */
+  const char *const *names; /* for oa_guard_report: a name for each array; NULL: the array's name in messages */
 } oa_region_options;
 
 typedef struct oa_pointer_info {
   size_t size;
-  int64_t nbytes; /* from the first byte to the last, gaps included */
+  int64_t nbytes; /* bytes from the first byte to the last, gaps included */
   int device;
   int dtype;
   int readable;
   int writable;
   int borrowed;
   int escaped;
-  int scratch; /* 1 if it has no host array */
-  int valid;   /* 1 if the device has its bytes; 0: no call has needed them yet, or a failed call left them undefined */
-  int written; /* 1 if a call wrote it, or memory that it shares, since it was lent */
-  int captured; /* 1 while a chain captures the calls of its region */
+  int scratch;  /* 1 if the pointer's array has no host array */
+  int valid;    /* 1: the device has the array's bytes; 0: no call needed the bytes yet, or a call failed */
+  int written;  /* 1 if a call wrote the array, or memory that the array shares, since the array was lent */
+  int captured; /* 1 while a chain captures the calls of the pointer's region */
 } oa_pointer_info;
 
 /* The layout of a pointer's array on the device. The shape alone does not determine the order: the transpose of a
@@ -172,7 +173,7 @@ typedef struct oa_pointer_layout {
   int ndim;
   int64_t shape[8];      /* sizes of the first 8 dimensions; `strides` is for the same dimensions */
   int64_t strides[8];    /* in bytes; may be negative or 0 */
-  int64_t rows, columns; /* of a matrix; elements and 1 for a vector; otherwise 0 */
+  int64_t rows, columns; /* sizes of a matrix; for a vector, the number of elements and 1; otherwise 0 */
   int64_t ld;            /* the leading dimension of a matrix that is stored by columns; otherwise 0 */
   int64_t ld_by_rows;    /* the leading dimension of a matrix that is stored by rows; otherwise 0 */
   /* elements from one element of a vector to the next; 0 if it is not a whole number, or not a vector */
@@ -181,7 +182,7 @@ typedef struct oa_pointer_layout {
 
 typedef struct oa_counters {
   size_t size;
-  int64_t copies_up; /* one for each moved array, or moved part of an array */
+  int64_t copies_up; /* number of moved arrays, or moved parts of arrays */
   int64_t bytes_up;
   int64_t copies_down;
   int64_t bytes_down;
@@ -193,7 +194,7 @@ typedef struct oa_counters {
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
-  int64_t copies_peer;  /* from the memory of another device, instead of up from the host */
+  int64_t copies_peer;  /* number of copies from the memory of another device, which replace copies up from the host */
   int64_t bytes_peer;
 } oa_counters;
 
@@ -207,18 +208,18 @@ typedef struct oa_residency {
   int64_t kept; /* resident pieces of memory that no region uses now */
   int64_t kept_bytes;
   int64_t returns;       /* how often a resident array was lent again and read */
-  int64_t bytes_spared;  /* bytes that were not sent, because the host's were unchanged */
-  int64_t bytes_resent;  /* bytes that were sent again, because they were or may have been written */
+  int64_t bytes_spared;  /* bytes that were not sent, because the host's bytes were unchanged */
+  int64_t bytes_resent;  /* bytes that were sent again, because the host wrote them, or may have written them */
   int64_t pages_armed;   /* host pages watched so far */
-  int64_t pages_written; /* watched pages that were then written; each such write costs a microsecond or two */
+  int64_t pages_written; /* watched pages that were written; each such write costs a microsecond or two */
   int64_t dropped;       /* pieces evicted under memory pressure */
   int64_t promoted;      /* arrays that automatic residency made resident */
-  int64_t demoted;       /* arrays that automatic residency gave up, because they were written */
+  int64_t demoted;       /* arrays that automatic residency gave up, because the host wrote the arrays */
 } oa_residency;
 
 enum oa_device_flags {
   OA_DEVICE_GPU = 1,        /* a GPU; programs that choose no device use the first one */
-  OA_DEVICE_HOST_CALLS = 2, /* its libraries run on the CPU */
+  OA_DEVICE_HOST_CALLS = 2, /* the libraries for the device run on the CPU */
   OA_DEVICE_SIMULATED = 4   /* for tests only; never chosen by default */
 };
 
@@ -232,12 +233,13 @@ typedef struct oa_backend_info {
 
 typedef struct oa_device_info {
   size_t size;
-  char name[32];        /* "cuda:0" */
-  char backend[16];     /* "cuda" */
-  char model[128];      /* "NVIDIA H200" */
-  int64_t memory_total; /* this and memory_free are 0 if the driver lacks them, as HIP on some Linux kernels */
+  char name[32];    /* "cuda:0" */
+  char backend[16]; /* "cuda" */
+  char model[128];  /* "NVIDIA H200" */
+  /* memory_total and memory_free are 0 if the driver does not report them, as HIP on some Linux kernels */
+  int64_t memory_total;
   int64_t memory_free;
-  int index; /* within its backend */
+  int index; /* number of the device within the backend */
   int flags; /* oa_device_flags */
   int driver_version;
   int compute_major;
@@ -246,10 +248,10 @@ typedef struct oa_device_info {
 } oa_device_info;
 
 /* -- errors -------------------------------------------------------------------------------------------------------- */
-const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
-const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
-/* Returns a warning about the process, for example that pinned memory is not available. It returns the warning once,
- * and otherwise NULL. Call it after each region; it takes almost no time. */
+const char *oa_last_error(void);   /* returns the text of this thread's last failure; never NULL */
+const char *oa_last_warning(void); /* returns the text of this thread's last warning; never NULL */
+/* Returns a warning about the process, for example that pinned memory is not available. The function returns a warning
+ * once, and otherwise NULL. Programs should call this function after each region; it takes almost no time. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
@@ -282,11 +284,11 @@ typedef struct oa_guard_touch {
   const void *address;                /* the address that was read or written */
   uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
 } oa_guard_touch;
-/* The core calls this function in a signal handler, on the thread that touched the array. By then the array's pages can
- * be used. The function returns 1 if the program shall go on. If it returns 0, the array's name is printed on stderr,
- * and the fault goes to the earlier handler. */
+/* The core calls this function in a signal handler, on the thread that touched the array. Before this call, the core
+ * makes the array's pages usable. The function returns 1 if the program shall go on. If it returns 0, the array's name
+ * is printed on stderr, and the fault goes to the earlier handler. */
 typedef int (*oa_guard_report)(const oa_guard_touch *touch);
-/* Sets the function of this process; NULL (none) counts as a function that returns 0. */
+/* Sets the process's function for reports; NULL counts as a function that returns 0. */
 int oa_guard_set_report(oa_guard_report report);
 /* Returns 1 if OFFLOAD_ARGS_GUARD guards the arrays of all regions, otherwise 0. */
 int oa_guard_is_default(void);
@@ -309,15 +311,15 @@ int oa_region_enter(int device, const oa_region_options *options, oa_array *arra
  * number of arrays lent as Out that no call wrote, or that calls wrote only in part; with OA_DISCARD, it is the number
  * of arrays whose results are lost. oa_last_warning() names these arrays. Returns OA_OK for a region that already
  * ended. A nested region passes its writes to its enclosing region: an older region of the same thread that is still
- * open and lends the array. Without such a region, leaving without failure commits the writes. The array's last region
- * then brings them down, even if that last region fails. */
+ * open and lends the array. Without an enclosing region, leaving without failure commits the writes. The array's last
+ * region brings committed writes down, even if that last region fails. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
  * holds. */
 int oa_region_wait(oa_region *region);
-int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
+int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; moves no data */
 /* Returns the stream of the region's calls, to order other work with them: the backend's own stream, such as a
- * CUstream. It is valid until the region ends. */
+ * CUstream. The stream is valid until the region ends. */
 int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ------------------------------------------------------------------------------------------------------ */
@@ -325,7 +327,7 @@ int oa_region_stream(oa_region *region, void **stream);
  * pointer ends with oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);
-/* Ends a view. If a call is using the view, it ends with the call. Refuses a region's own pointer. */
+/* Ends a view. If a call is using the view, the view ends with the call. Refuses a region's own pointer. */
 int oa_pointer_release(oa_any *view);
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once the pointer has ended */
 /* Describes the shape, the strides and the leading dimension of the pointer's array; OA_ERROR_STALE once the pointer
@@ -361,19 +363,20 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
 /* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
  * array: as in oa_region_enter, with the direction OA_SCRATCH. Sets its handle. The memory ends with oa_pointer_release
  * of the handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE if the region's calls are being
- * captured, unless a chain captures them and the flags have OA_OF_GRAPH. In this case the memory lives until the chain
- * has ended, too. */
+ * captured, unless a chain captures them and the flags have OA_OF_GRAPH. Memory for a chain lives until the chain has
+ * ended, too. */
 int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
- * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device
- * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
- * array, or if a device wrote bytes of it through another lent array and no copy can address these bytes alone. Such an
- * array is packed and has further elements, or its lines have another pitch. oa_update_check refuses the same arrays as
- * oa_update_to, and moves nothing. oa_update_begin refuses the same arrays. After it has succeeded, the host's bytes
- * count as the newest, and calls that read them bring them up. The host may write the array until oa_update_end of
- * *writing. oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the
- * bytes; it has to have the whole array; -1: any device. */
+ * wrote to the host; on the host, these elements are safe whatever happens later. oa_update_to sends the host's bytes
+ * to every device that has a copy of some of them. oa_update_from and oa_update_to refuse before anything moves
+ * (OA_ERROR_PRESENT) if the device lacks some of the array, or if a device wrote bytes of it through another lent array
+ * and no copy can address these bytes alone. Such an array is packed and has further elements, or its lines have
+ * another pitch. oa_update_check refuses the same arrays as oa_update_to, and moves nothing. oa_update_begin refuses
+ * the same arrays. After oa_update_begin has succeeded, the host's bytes count as the newest, and calls that read them
+ * bring them up. The host may write the array until oa_update_end of *writing. oa_update_to belongs after the last
+ * write and before oa_update_end. device: the device that provides the bytes; it has to have the whole array; -1: any
+ * device. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
@@ -386,18 +389,19 @@ int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
 /* -- residency ----------------------------------------------------------------------------------------------------- */
 /* Makes the array resident: its device memory stays when its regions end, until oa_release, oa_owner_gone or memory
- * pressure. If the array is lent again and read, only the pages that were written in between are sent. This needs
- * OA_OWNED, private anonymous memory, and a kernel that can watch pages; otherwise the whole array is sent. Arrays of
- * less than 128 KiB, packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent
- * each time. The flag OA_RESIDENT of a lent array has the same effect. This call moves nothing. */
+ * pressure. If the array is lent again and a call reads it, only the pages that the host wrote in between are sent.
+ * Sending only written pages needs OA_OWNED, private anonymous memory, and a kernel that can watch pages; otherwise the
+ * whole array is sent. Arrays of less than 128 KiB, packed arrays, and arrays that are lent together with overlapping
+ * arrays don't stay: they are sent each time. The flag OA_RESIDENT of a lent array has the same effect. oa_keep itself
+ * moves nothing. */
 int oa_keep(const oa_array *array, int device);
 /* Undoes oa_keep; device -1: on all devices. Memory that a region uses is freed with the region. Returns OA_OK if the
  * array is not resident. */
 int oa_release(const oa_array *array, int device);
 /* Ends the residency of an owner's arrays on all devices. Call it before the owner's memory is freed. */
 int oa_owner_gone(const void *owner);
-/* Returns 1 the first time that memory of `owner` becomes resident, otherwise 0. The caller must then make sure that
- * oa_owner_gone(owner) is called. */
+/* Returns 1 the first time that memory of `owner` becomes resident, otherwise 0. After a 1, the caller must make sure
+ * that oa_owner_gone(owner) is called. */
 int oa_owner_kept(const void *owner);
 int oa_residency_query(int device, oa_residency *residency);
 int oa_residency_current(void); /* oa_residency_mode; -1 if the value of OFFLOAD_ARGS_RESIDENCY is not a mode */
@@ -408,24 +412,23 @@ int oa_residency_current(void); /* oa_residency_mode; -1 if the value of OFFLOAD
  * 64 bits (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
 /* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that the module and
- * the core share one pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if a required function is missing
- * there. */
+ * the core share one pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if the library lacks a required
+ * function. */
 int oa_library_share(const char *library, const char *module);
 const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
  * to text and returns OA_ERROR_LIBRARY. */
 typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
-/* Sets the loader. Without one (NULL), as in programs without Python, a library is looked for in this order:
- * 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CBLAS; if it is set, no
- * other place is tried;
- * 2. if this library is inside a Python package: the packages beside it (scipy-openblas32, NVIDIA's wheels);
- * 3. the folders into which its vendor installs ($ROCM_PATH/lib, /opt/rocm/lib);
- * 4. its usual names ("libopenblas.so.0", "libcublas.so.13"), as dlopen finds them. */
+/* Sets the loader. Without a loader (NULL), as in programs without Python, a library is looked for in this order: 1.
+ * the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CBLAS; if it is set, no other
+ * place is tried; 2. if this library is inside a Python package: the packages beside it (scipy-openblas32, NVIDIA's
+ * wheels); 3. the folders into which its vendor installs ($ROCM_PATH/lib, /opt/rocm/lib); 4. its usual names
+ * ("libopenblas.so.0", "libcublas.so.13"), as dlopen finds them. */
 void oa_library_set_loader(oa_library_loader loader);
-/* Sets a function that is called once, with "hip", before HIP's runtime is looked for. It writes a line for each place:
- * the absolute path of a file to try, or the reason why a place has none. If it fails, so does the function that needed
- * the driver. NULL: the runtime is looked for in _rocm_sdk_core beside this library's Python package, in ROCM_PATH, in
- * /opt and in the system's folders. */
+/* Sets a function that is called once, with "hip", before HIP's runtime is looked for. The function writes a line for
+ * each place: the absolute path of a file to try, or the reason why a place has no file. If the finder fails, the
+ * function that needed the driver fails, too. NULL: the runtime is looked for in _rocm_sdk_core beside this library's
+ * Python package, in ROCM_PATH, in /opt and in the system's folders. */
 void oa_driver_set_finder(oa_library_loader finder);
 int oa_library_has_symbol(const char *library, const char *symbol);
 /* Finds a function of a library by its name in the manual, and loads the library if needed. Calls through this address
@@ -435,16 +438,16 @@ int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build
 /* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it reports none. */
 int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream; NULL: a handle of the pool again.
- * After each call the handle has its former pointer mode. handle: the vendor's own, or an oa_object from the library's
- * create function. */
+ * Each call restores the handle's pointer mode when it ends. handle: the vendor's own handle, or an oa_object from the
+ * library's create function. */
 int oa_use_handle(const char *library, void *handle);
 /* Describes an object; OA_ERROR_STALE once it is destroyed. */
 typedef struct oa_object_info {
   size_t size;
   const char *library; /* "cublas" */
-  const char *name;    /* name of its kind: "Handle" */
-  void *native;        /* the vendor's own */
-  int device;          /* the number of its device; -1: it belongs to none */
+  const char *name;    /* name of the object's kind: "Handle" */
+  void *native;        /* the vendor's own object */
+  int device;          /* the number of the object's device; -1: the object belongs to no device */
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
@@ -470,19 +473,20 @@ enum oa_trace_kind {
 };
 
 /* An event that is over. Times are ns of CLOCK_MONOTONIC on the host. If the device runs asynchronously, a call's time
- * is the time to issue it. A copy's time lasts until its host bytes were read (up) or are in the array (down). */
+ * is the time to issue it. A copy up ends when the host bytes have been read; a copy down ends when the bytes are in
+ * the array. */
 typedef struct oa_trace_event {
   int64_t begun, ended;
   int64_t nbytes;
   int64_t tag; /* OA_TRACE_ENTER: the tag in the region's options */
   /* a number that is unique to a region; for a copy: the region that lent the array first; 0: none */
   uint64_t region;
-  uint64_t address;  /* of a copy: its host address; 0 if that is not in the array (oa_pointer_assign) */
-  uint64_t checksum; /* of a copy's bytes; 0: not computed */
+  uint64_t address;  /* of a copy: the host address; 0 if the address is not in the array (oa_pointer_assign) */
+  uint64_t checksum; /* checksum of a copy's bytes; 0: not computed */
   int32_t kind;      /* oa_trace_kind */
   int32_t device;
   int32_t thread; /* the system's number of the thread */
-  int32_t status; /* oa_status; for a vendor's call, the vendor's */
+  int32_t status; /* an oa_status; for a vendor's call, the vendor's status */
   /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. For a launch:
    * the multiprocessors of its device */
   int32_t batch;
@@ -494,10 +498,10 @@ typedef struct oa_trace_event {
 /* A batch of copies, or a wait, that is not over yet. */
 typedef struct oa_under_way {
   int64_t begun;        /* ns of CLOCK_MONOTONIC */
-  int64_t nbytes, done; /* bytes of the copies: all, and the bytes copied so far; small and pinned arrays count late */
+  int64_t nbytes, done; /* bytes of all copies, and bytes copied so far; `done` counts small and pinned arrays late */
   int32_t kind;         /* OA_TRACE_UP, OA_TRACE_DOWN, OA_TRACE_PEER or OA_TRACE_WAIT */
   int32_t device;
-  char name[64]; /* "A", or "A and 2 more"; for a wait, its reason */
+  char name[64]; /* "A", or "A and 2 more"; for a wait, the reason */
 } oa_under_way;
 
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While events are recorded, oa_region_finish waits

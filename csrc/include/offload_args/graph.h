@@ -31,7 +31,7 @@ typedef struct oa_graph_names {
 } oa_graph_names;
 
 /* Checks the pointers, one for each device tensor, moves the missing bytes, and executes the plan (an object that the
- * library made) with a workspace of that many bytes. */
+ * library made) with a workspace of `workspace` bytes. */
 int oa_graph_run(const char *function, const char *library, const oa_graph_names *names, const oa_object *plan,
                  const oa_graph_tensor *tensors, int count, const void *const *pointers, size_t workspace);
 

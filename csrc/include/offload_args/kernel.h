@@ -65,7 +65,7 @@
  *
  * A written argument has no index operator: `mine` gives a thread its elements by the partition, so that no two threads
  * write the same element, and `slices` the same elements as runs. `here` is the thread. Kernels whose threads wait for
- * each other are in phases: the threads of a block meet at the end of each.
+ * each other are in phases: the threads of a block meet at the end of each phase.
  *
  *   OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
  *     OA_SHARED float part[256];
@@ -275,7 +275,8 @@ class InOut : public Out<T> {
   using Out<T>::Out;
 };
 
-/* An array whose elements any thread may change, each in one atomic step. In the signature it is InOut. */
+/* An array whose elements any thread may change, each in one atomic step. In the kernel's signature, such an array is
+ * InOut. */
 template <class T>
 class Atomic {
   Array<T> array;
@@ -428,7 +429,7 @@ struct Kernel<function> {
       }
     }
   }
-  /* Runs the threads of a row. It is a separate function, so that its loop can use all registers. */
+  /* Runs the threads of a row. The function is not inlined, so that its loop can use all registers. */
   template <unsigned... numbers>
   __attribute__((noinline)) static void run_row(const oa_kernel_call *call, const Place &given_place, long long first,
                                                 long long end, long long y, long long z) {
@@ -463,8 +464,8 @@ struct Kernel<function> {
 #endif
 
 #if OA_ON_GPU && OA_DEBUG
-/* Kernel.compile adds the kernel itself to the source. That kernel makes the arguments with their bounds, and calls the
- * function that this macro defines. */
+/* Kernel.compile adds the kernel itself to the source. The added kernel makes the arguments with their bounds, and
+ * calls the function that this macro defines. */
 #define OA_KERNEL(name, ...)                                                           \
   [[maybe_unused]] static OA_DEVICE void name##_in(const oa::Here &here, __VA_ARGS__); \
   OA_KERNEL_PARAMETERS(name, __VA_ARGS__)                                              \
@@ -491,7 +492,8 @@ OA_CONSTANT oa::Here here{};
 #define OA_DEBUG_KERNEL(name, parameters, arguments)
 #endif
 /* A template of kernels: template <class T> OA_TEMPLATE_KERNEL(scale, oa::InOut<T> x, T by, int n) {...}. Only for
- * Kernel.compile(source, "scale<float>", ...), which makes the instance; on the CPU it uses OA_INSTANCE. */
+ * Kernel.compile(source, "scale<float>", ...), which makes the instance. On the CPU, Kernel.compile uses OA_INSTANCE
+ * for this. */
 #if OA_ON_GPU && OA_DEBUG
 #define OA_TEMPLATE_KERNEL(name, ...) OA_DEVICE void name##_in(const oa::Here &here, __VA_ARGS__)
 #define OA_TEMPLATE_BLOCK_KERNEL OA_TEMPLATE_KERNEL

@@ -11,13 +11,14 @@ namespace oa {
 /* The first out-of-bounds access of a launch. offload_args/kernels/debug.py has the same fields. */
 struct Record {
   unsigned is_set; /* 1: the launch had such an access */
-  int argument; /* its number, from 0; -1: shared memory; -2: not an access but an exception, whose text is in sink */
-  int in_slice; /* 1: index and size describe a slice of the argument */
+  int argument;    /* number of the argument, from 0; -1: shared memory; -2: an exception, whose text is in sink */
+  int in_slice;    /* 1: index and size describe a slice of the argument */
   unsigned block[3], thread[3];
   unsigned unused;
   long long index, size, unused_too;
-  alignas(16) unsigned char zeros[256], sink[256]; /* read and written in place of such an element */
-  long long sizes[1]; /* of each argument, in elements; as many as the kernel has arguments */
+  /* Memory that is read and written in place of an element out of bounds. */
+  alignas(16) unsigned char zeros[256], sink[256];
+  long long sizes[1]; /* size of each argument, in elements; the array is as long as the kernel's list of arguments */
 };
 
 #if !OA_ON_GPU
@@ -105,8 +106,8 @@ struct WordOf<8> {
   using type = unsigned long long;
 };
 
-/* An element that any thread may change at any time, in one atomic step. Each function returns the former value. It
- * does not order accesses to other elements. */
+/* An element that any thread may change at any time, in one atomic step. Each function returns the former value. The
+ * functions do not order accesses to other elements. */
 template <class T>
 class AtomicElement {
   using Word = typename WordOf<sizeof(T)>::type;
@@ -141,7 +142,8 @@ class AtomicElement {
   OA_DEVICE T compare_swap(T expected, T desired) const {
     return value_of(now::compare_swap(words(), word_of(expected), word_of(desired)));
   }
-  /* min sets the element to value if value is less; max does so if value is greater. NaN is neither. */
+  /* min sets the element to value if value is less; max sets the element to value if value is greater. NaN is neither
+   * less nor greater. */
   OA_DEVICE T min(T value) const {
     for (T seen = load();;) {
       const T before = value < seen ? compare_swap(seen, value) : seen;
@@ -159,7 +161,7 @@ class AtomicElement {
   OA_DEVICE T load() const { return value_of(*static_cast<const volatile Word *>(words())); }
 };
 
-/* The dynamic shared memory of a block, as elements: as many as Shared[dtype](size) of the launch has. */
+/* The dynamic shared memory of a block, as elements. The launch's Shared[dtype](size) sets the number of elements. */
 template <class T>
 class Shared {
   Array<T> array;
@@ -213,7 +215,7 @@ class Here {
 };
 using Block = Here;
 #else
-/* A block of the grid. Its members copy the launch's sizes, so no store of a kernel can change them. */
+/* A block of the grid. The members are copies of the launch's sizes, so no store of a kernel can change the sizes. */
 struct Place {
   unsigned blocks_[3], threads_[3], block_[3];
   void *memory;
@@ -237,9 +239,10 @@ constexpr long long no_bound = 0x7fffffffffffffff;
 /* The running thread, in its block and grid. */
 class Here : public Place {
   long long x, y, z; /* in the grid: the variables of the compiler's loop */
-  bool in_row;       /* blocks along x are one loop: x alone determines the block */
-  /* clang does not split a loop at a bound, so the first thread of a row stores its bound for the others. */
-  long long below; /* x is less than this; no_bound if nothing is known */
+  bool in_row;       /* true: the blocks along x are one loop, so x alone determines the block */
+  /* clang does not split a loop at a bound, so the first thread of a row stores its bound for the other threads of the
+   * row. */
+  long long below; /* a number that is known to be greater than x; no_bound if none is known */
   long long *met;  /* becomes the least bound that x is compared with; may be null */
 
  public:

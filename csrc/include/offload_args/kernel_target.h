@@ -4,7 +4,7 @@
 #define OFFLOAD_ARGS_KERNEL_TARGET_H
 #ifdef __cplusplus
 
-/* oa::now has the same functions for each compiler. The words for AMD are clang's own: only hipcc, hiprtc and clang
+/* oa::now has the same functions for each compiler. The keywords for AMD are clang's own: only hipcc, hiprtc and clang
  * accept them without a header. OA_DEBUG is for Kernel.compile(debug=True). */
 #if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
@@ -27,7 +27,7 @@
 #define OA_FUNCTION inline __attribute__((always_inline))
 #define OA_DEVICE OA_FUNCTION
 #define OA_SHARED
-#include <math.h> /* compilers for GPUs have it built in */
+#include <math.h> /* compilers for GPUs have the functions of math.h built in */
 #ifdef __cpp_exceptions
 #include <exception>
 #endif
@@ -103,7 +103,7 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
-/* Returns whether the thread is the first one along y and z. The sizes are constants, and show whether the launch is
+/* Returns whether the thread is the first thread along y and z. The sizes are constants, and show whether the launch is
  * along x alone; reading the thread's own numbers would take a wait. */
 OA_DEVICE bool is_on_x() {
   if (__builtin_expect((blocks(1) | threads(1) | blocks(2) | threads(2)) == 1, 1)) return true;

@@ -93,7 +93,7 @@ struct Parameter<const T *> : Word<T, by_const_pointer> {};
 
 template <unsigned count>
 struct Table {
-  unsigned words[count + 1]; /* the number of parameters first */
+  unsigned words[count + 1]; /* words[0]: the number of parameters */
 };
 /* The table of a kernel, by the type of its function or of a pointer to it. */
 template <class Function>

@@ -4,7 +4,8 @@
  *   const void *arguments[] = {da, db, dc, &n};
  *   oa_kernel_launch(kernel, &OA_SIZED(oa_launch, .grid = {blocks, 1, 1}, .block = {256, 1, 1}), arguments, 4);
  * A launch is a call like any other: its pointers are checked, missing bytes go up, streams are ordered, and written
- * arrays come down when the region is left. Modules and kernels are handles, as regions are: a stale one is refused. */
+ * arrays come down when the region is left. Modules and kernels are handles, as regions are: the core refuses a stale
+ * handle. */
 #ifndef OFFLOAD_ARGS_LAUNCH_H
 #define OFFLOAD_ARGS_LAUNCH_H
 
@@ -22,12 +23,12 @@ enum { OA_MOST_PARAMETERS = 256, OA_MOST_PARAMETER_BYTES = 32764 };
 
 /* One parameter of a kernel. */
 typedef struct oa_parameter {
-  const char *name; /* for messages; copied */
+  const char *name; /* for messages; the core copies the name */
   /* of a pointer: OA_READ, OA_OVERWRITE (writes every element, and reads none), OA_READ_WRITE; 0: a value */
   int32_t access;
   int32_t dtype;  /* of a pointer: its oa_dtype; OA_ANY: any */
   int32_t nbytes; /* of a value; 8 for a pointer */
-  int32_t offset; /* among the kernel's arguments */
+  int32_t offset; /* byte offset among the kernel's arguments */
 } oa_parameter;
 
 /* Facts about a kernel and its device. */
@@ -36,7 +37,7 @@ typedef struct oa_kernel_info {
   int32_t most_grid[3];  /* the most blocks along each axis */
   int32_t most_block[3]; /* the most threads of a block along each axis */
   int32_t most_threads;  /* the most threads of a block of this kernel */
-  int32_t good_threads;  /* threads of a block that fill the device best */
+  int32_t good_threads;  /* number of threads of a block that fill the device best */
   int32_t registers;     /* registers of a thread; -1: not known */
   int32_t multiprocessors;
   int32_t cooperative;        /* 1: a launch may have blocks that wait for each other */
@@ -52,18 +53,18 @@ typedef struct oa_launch {
   uint32_t cluster[3];  /* blocks of a cluster; 0: no clusters */
   int32_t cooperative;  /* 1: all blocks run at the same time */
   int64_t shared_bytes; /* a block's bytes, without the bytes that the kernel itself declares */
-  void *stream;         /* with has_stream: the caller's own stream; otherwise the region's */
+  void *stream;         /* with has_stream: the caller's own stream; otherwise the call goes to the region's stream */
   int64_t has_stream;
   int64_t is_unsafe; /* 1: pointers may have other dtypes than the parameters, and may overlap */
-  int64_t waits;     /* 1: if kernels run on the CPU, the launch returns after its kernel has run */
+  int64_t waits;     /* 1: the launch returns after the kernel has run, if kernels of the device run on the CPU */
 } oa_launch;
 
 /* Loads a module (PTX, cubin or fatbin on cuda; a shared object on host and sim) from nbytes of memory, which are not
  * needed afterwards. name: for messages. Returns OA_ERROR_MODULE if the image is not a module, or if the driver refuses
  * it; the text then has the driver's log. */
 int oa_module_load(int device, const char *name, const void *image, size_t nbytes, oa_module **module);
-/* Waits for the device, and unloads the module. Its kernels are stale afterwards. If a graph captured a launch of one
- * of its kernels, the module stays in memory, because the graph may run at any time. */
+/* Waits for the device, and unloads the module. The module's kernels are stale afterwards. If a graph captured a launch
+ * of one of its kernels, the module stays in memory, because the graph may run at any time. */
 int oa_module_unload(oa_module *module);
 /* Finds a variable of the module (extern "C"; __device__ or __constant__ on GPUs). *address is its true address on the
  * device, valid until the module is unloaded: lend it with OA_BORROWED to get a pointer. OA_ERROR_MODULE: the module
@@ -72,8 +73,8 @@ int oa_module_find_variable(oa_module *module, const char *name, uint64_t *addre
 /* While the pointer lives, every later launch of the module's kernels counts as reading and writing the pointer's
  * array. So launches wait for other uses of the array, and other uses wait for launches. */
 int oa_module_use_variable(oa_module *module, const oa_any *pointer);
-/* Finds a kernel of the module. parameters: an array of `count`, in the kernel's order. OA_ERROR_SIGNATURE: the module
- * states another count, offset or size. The kernel lives as long as its module. */
+/* Finds a kernel of the module. parameters: an array of `count`, in the kernel's order. Returns OA_ERROR_SIGNATURE if
+ * the module states another count, offset or size. The kernel lives as long as its module. */
 int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel);
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info);
 /* Launches the kernel. arguments: for each parameter the pointer itself, such as an `oa_f32 *`, or the address of the

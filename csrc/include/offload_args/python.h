@@ -13,10 +13,10 @@
  *     if (oa_import() < 0) return NULL;                  // as NumPy's import_array()
  *     ...
  *
- * An extension is compiled with the headers alone. It is linked with nothing of offload_args, and calls each function
- * of the C API through the capsule offload_args._C_API. So it shares the present table, the regions and the streams
- * with Python. Functions of the C API need no GIL; the functions of this header do. If the extension is linked with the
- * library instead, define OA_LINKED before the first header. */
+ * An extension is compiled with the headers alone. An extension is linked with nothing of offload_args, and calls each
+ * function of the C API through the capsule offload_args._C_API. So an extension shares the present table, the regions
+ * and the streams with Python. Functions of the C API need no GIL; the functions of this header do. If the extension is
+ * linked with the library instead, define OA_LINKED before the first header. */
 #ifndef OFFLOAD_ARGS_PYTHON_H
 #define OFFLOAD_ARGS_PYTHON_H
 

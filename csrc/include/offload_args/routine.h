@@ -9,7 +9,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* One argument. Its role in the record determines the member that holds it. */
+/* One argument. The role of the argument in the record determines the member that holds the argument. */
 typedef union oa_value {
   int64_t integer; /* an enum or a size; an index as the result of a call */
   /* a device pointer (oa_f32 *, ...); an oa_pointer_list or oa_number_list; host numbers of a parameter with a count */
@@ -19,10 +19,10 @@ typedef union oa_value {
   float single_parts[2]; /* c64: real and imaginary part, */
   double parts[2];       /* c128 */
   uint16_t half;         /* f16 and bf16 */
-  int32_t index;         /* i32; for smaller integers, the first bytes */
+  int32_t index;         /* i32; smaller integers are in the first bytes */
   struct {
     const void *address;
-    const oa_array *array; /* NULL: the caller is trusted to pass enough memory */
+    const oa_array *array; /* NULL: the core trusts the caller to pass enough memory */
   } host;                  /* a host array */
   unsigned char bytes[16];
 } __attribute__((aligned(16))) oa_value;
@@ -44,9 +44,10 @@ typedef struct oa_code_dtype {
 
 /* How an enum among the values determines the dtype of one value. */
 typedef struct oa_typed {
-  unsigned char place, from;  /* the indices of the value and of the enum; equal: the value is the enum */
-  unsigned char complex_as;   /* 1 + the index of an array: the value is complex if the array is; 0: none */
-  const oa_code_dtype *codes; /* of an enum: its allowed values, ended by an entry whose name is NULL; otherwise NULL */
+  unsigned char place, from; /* the indices of the value and of the enum; equal: the value is the enum */
+  unsigned char complex_as;  /* 1 + the index of an array: the value is complex if the array is; 0: none */
+  /* the allowed values of an enum, ended by an entry whose name is NULL; NULL if the value is no enum */
+  const oa_code_dtype *codes;
 } oa_typed;
 
 /* The roles of values: OA_ROLE_ENUM and so on. */
@@ -75,14 +76,16 @@ struct oa_routine {
   const oa_role *record; /* an array of `count`, in the order of its values */
   const char *doc;       /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;
-  /* Checks, moves and calls; returns an oa_status. values: one for each role of the record; their contents are
-   * undefined afterwards, except for result, update and output. device: 1 if every scalar, result, update and output is
-   * a device pointer (only if has_device_form), 0 if each is a number. Numbers are returned in their values. */
+  /* Checks the values, moves the missing bytes and calls the vendor's function. Returns an oa_status. values: one for
+   * each role of the record; their contents are undefined afterwards, except for result, update and output. device: 1
+   * if every scalar, result, update and output is a device pointer (only if has_device_form), 0 if each is a number.
+   * Numbers are returned in their values. */
   int (*run)(const oa_routine *routine, oa_value *values, int device);
-  /* The rest is for the body, which several routines share. call makes the vendor's call from values whose pointers are
-   * addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
+  /* The members from here on are for the body, which several routines may share. call makes the vendor's call from
+   * values whose pointers are addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
   int (*call)(void *symbol, oa_value *values, int ilp64);
-  const char *dtypes;    /* of each value; OA_ANY for enums, for sizes, and if `typed` determines it */
+  /* dtype of each value; OA_ANY for enums, for sizes, and for values whose dtype `typed` determines */
+  const char *dtypes;
   const oa_typed *typed; /* an array of typed_count, enums first; each entry follows the entries on which it depends */
   /* indices of the library's symbols: for 32-bit sizes, for 64-bit sizes, and for the size of the workspace; -1: there
    * is none */
@@ -99,8 +102,8 @@ int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, i
 /* Returns the routine of a library with this name, the part of `function` after the dot; NULL with the error set if
  * there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
-/* Repeats a call of a routine `times` times, as one call: it is checked, moved and ordered once, with the arrays of all
- * repetitions. The routine's library has to run on the CPU. strides: for each array, in the record's order, the
+/* Makes `times` calls of a routine as one call of the core: the arrays of all repetitions are checked, moved and
+ * ordered once. The routine's library has to run on the CPU. strides: for each array, in the record's order, the
  * elements from one repetition to the next; 0 repeats the array. With a negative stride, the pointer is to the array of
  * the last repetition. lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and
  * a stride. Sizes and numbers are the same each time. names: a letter for each array, which messages use; or "". The

@@ -11,17 +11,17 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* [cffi begin] */
-/* Sets the properties of a sim device. capacity in bytes (0: no limit). fail_after: the k-th backend call from now
- * fails with a made-up driver error (0: none; -k: that call and all later ones, as if the device was lost). delay_us:
- * the additional time of each operation on its streams. */
+/* Sets the properties of a sim device. capacity: in bytes; 0: no limit. fail_after: k: the k-th backend call from now
+ * fails with a made-up driver error; 0: no call fails; -k: the k-th call and all later calls fail, as if the device was
+ * lost. delay_us: the additional time of each operation on its streams. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls so far; -1 with the text set if there is no such sim */
-/* Sets the residency mode, in place of OFFLOAD_ARGS_RESIDENCY (-1: the environment's again), and whether pages may be
- * watched; ends all residency on all devices. */
+/* Sets the residency mode, which replaces OFFLOAD_ARGS_RESIDENCY (-1: the environment variable counts again), and
+ * whether pages may be watched. Ends all residency on all devices. */
 int oa_residency_configure(int mode, int tracking);
-/* Loads a double of a library from an absolute path, in place of the real one, and makes its calls work on the devices
- * of the backend ("sim"). On devices that are not GPUs each call is waited for, so that the double may read and write
- * their memory. Can be called once per process, before the first call of the library. */
+/* Loads a double of a library from an absolute path, in place of the real library, and makes the double's calls work on
+ * the devices of the backend ("sim"). On devices that are not GPUs, the core waits for each call, so that the double
+ * may read and write the device's memory. Can be called once per process, before the first call of the library. */
 int oa_library_double(const char *library, const char *path, const char *backend);
 /* [cffi end] */
 
