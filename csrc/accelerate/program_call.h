@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 enum { OA_HOOK_VARIANTS = 4 }; /* the most originals of one name, each with its own hook: NumPy's, SciPy's, MKL's ... */
-enum oa_hook_interface { OA_BY_VALUE, OA_BY_ADDRESS, OA_HOOK_INTERFACES }; /* CBLAS, and Fortran's names */
-enum { OA_HOOK_WIDTHS = 2 };                                               /* integers of 32 and of 64 bits */
+/* OA_BY_VALUE: functions of CBLAS; OA_BY_ADDRESS: functions with Fortran's names. */
+enum oa_hook_interface { OA_BY_VALUE, OA_BY_ADDRESS, OA_HOOK_INTERFACES };
+enum { OA_HOOK_WIDTHS = 2 }; /* integers of 32 and of 64 bits */
 
 /* One routine, and the hooks for it. */
 typedef struct oa_hooked {
@@ -67,7 +68,7 @@ enum { OA_CALL_ODD = -1 };
 
 #pragma GCC visibility push(hidden) /* each call reads both variables directly, not through a global offset table */
 extern _Atomic int64_t oa_program_least; /* the original makes calls with fewer multiplications */
-extern _Atomic int64_t oa_program_small; /* the number of such calls */
+extern _Atomic int64_t oa_program_small; /* the number of calls with fewer multiplications than oa_program_least */
 #pragma GCC visibility pop
 
 /* Returns whether a call is too small to be considered. Sizes may have any value. */

@@ -217,7 +217,7 @@ static int describe(oa_device *device, int number) {
 struct own_stream {
   struct own_stream *next;
   gpu_stream native;
-  atomic_bool is_exposed; /* programs may capture it */
+  atomic_bool is_exposed; /* programs may capture the stream */
 };
 enum { RELAYS = 8 };
 struct extra {

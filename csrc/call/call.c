@@ -224,7 +224,7 @@ static int order_and_bring_up(const oa_call *call, const oa_reach *reaches, oa_r
 
 /* The caller's own handle and stream for one call. */
 typedef struct own {
-  void *handle; /* for the library; NULL: the core's handle of the stream */
+  void *handle; /* the handle for the library; NULL: the core's handle of the stream */
   bool has_stream;
   void *stream;
 } own;
@@ -543,7 +543,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
   if (OA_UNLIKELY(failed)) {
     group->invalid = true;
-  } else if (o->touched & OA_OVERWRITTEN) { /* not if the call wrote only a part: other regions may have failed */
+  } else if (o->touched & OA_OVERWRITTEN) { /* a write of only a part leaves an invalid group invalid */
     group->valid = true;
     group->invalid = false;
     if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
@@ -642,7 +642,7 @@ int oa_end(oa_call *call, int vendor_status) {
       const bool writes = oa_writes(o->access);
       if (notes && note_use(slot->mapping, stream, writes)) {
         status = OA_ERROR_MEMORY;
-        oa_device_quiesce(device); /* then the use is over */
+        oa_device_quiesce(device); /* after the wait, the use is over */
       }
       const int marked = OA_UNLIKELY(rare) ? mark_rare(call, o, rare, capture)
                          : writes          ? mark_written(call, o, slot, false)

@@ -16,7 +16,7 @@ typedef struct oa_lists {
   char *names; /* names of the operands, for messages; NULL if there are none */
   /* one address for each pointer; libraries of the host read this array itself, others a copy of it */
   void **addresses;
-  uint64_t address; /* of the copy of `addresses` on the device; 0: there is no copy to free */
+  uint64_t address; /* address of the copy of `addresses` on the device; 0: there is no copy to free */
   size_t nbytes;
   oa_operand operands[]; /* one operand for each array */
 } oa_lists;

@@ -245,7 +245,7 @@ static int read_host(const char *function, const array *a, void *values, int ndi
   const oa_region_state *region = slot->region;
   const oa_view *view = &slot->mapping->views[slot->view];
   const int64_t offset = slot->offset - view->lines.start - a->layout.low;
-  oa_slot_hold(slot, NULL); /* its region, which holds the array, can't end during the hold */
+  oa_slot_hold(slot, NULL); /* a held slot keeps the region open, and with it the array */
   oa_unlock();
   status = OA_OK;
   char *packed = view->shape ? pack(view) : NULL;
@@ -312,7 +312,8 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
                   .trace = {.why = "read", .region = mapping->serial, .is_copy = true}};
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
-  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time includes no other work */
+  /* Waits, so that the copy's time includes no other work. */
+  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) {
     status = oa_device_wait_stream(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
     begun = oa_trace_now();
   }

@@ -96,7 +96,7 @@ static inline __attribute__((always_inline)) int oa_extent_of_one(const oa_call 
   lines->width = stored * itemsize;
   lines->count = e->rows ? e->columns : 0;
   if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1))
-    lines->count = 0; /* only the diagonal, which is not touched */
+    lines->count = 0; /* the triangle has only its diagonal, which is not touched */
   if (lines->pitch == lines->width) {
     lines->width = lines->pitch = lines->width * lines->count;
     lines->count = lines->count > 0;

@@ -14,7 +14,7 @@ typedef struct oa_grouped {
   oa_call call;
   oa_object_state *object; /* an object that the call uses; it is not destroyed before the group ends */
   oa_operand operands[OA_MOST_GROUPED];
-  uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* of each operand's touched bytes */
+  uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* start and end of each operand's touched bytes */
   struct oa_grouped *next;
 } oa_grouped;
 

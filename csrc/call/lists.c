@@ -107,7 +107,7 @@ static void expand(const oa_call *call, oa_operand *to, char *names, size_t name
       *to = *o;
       to->pointer = list->at[at];
       to->extent.part &= ~OA_LISTED;
-      to->extent.batch = at; /* only operands of the same index may share memory */
+      to->extent.batch = at; /* only operands with the same index in their lists may share memory */
       if (!names) continue;
       snprintf(names, name_size, "%s[%lld]", o->name, (long long)at);
       to->name = names;
@@ -191,7 +191,8 @@ static int copy_up(const oa_call *call, const oa_lists *lists, void *stream, uin
 static int send(const oa_call *call, oa_lists *lists) {
   oa_device *device = call->device;
   void *stream = ((const oa_stream *)call->stream)->native;
-  int status = oa_device_allocate(device, stream, lists->nbytes, &lists->address); /* the call frees it */
+  /* The call frees this memory when it ends. */
+  int status = oa_device_allocate(device, stream, lists->nbytes, &lists->address);
   if (!status) status = copy_up(call, lists, stream, lists->address);
   /* oa_begin has waited for all other work that such a library needs. */
   if (!status && call->library && call->library->state->waits)

@@ -9,7 +9,7 @@
  * memory. */
 typedef struct oa_object_memory {
   const char *name; /* name of the parameter that passed it */
-  void *keep;       /* from oa_export */
+  void *keep;       /* the share of the memory, from oa_export */
   struct oa_object_memory *next;
 } oa_object_memory;
 
@@ -33,7 +33,7 @@ typedef struct oa_note {
 
 /* An object that another object uses in the library, because a parameter "holds" it. NULL: none. */
 typedef struct oa_object_held {
-  const char *name; /* of the parameter */
+  const char *name; /* name of the parameter */
   struct oa_object_state *object;
 } oa_object_held;
 
@@ -44,25 +44,25 @@ typedef struct oa_object_state {
   const oa_library *library;
   const oa_object_kind *kind;
   void *native;
-  oa_device *device; /* NULL: it belongs to no device */
+  oa_device *device; /* NULL: the object belongs to no device */
   oa_stream *stream; /* stream of a library's handle, from the device's pool; NULL: none */
   bool busy;         /* a call uses the object, and other calls wait */
   pthread_t user;    /* the thread of that call */
   oa_object_memory *memory;
   oa_object_held held[OA_MOST_HELD];
   int holders; /* the number of objects that hold it */
-  bool ended;  /* it is stale, and its last holder destroys it */
+  bool ended;  /* the object is stale, and the last holder destroys it */
   /* A number that no object had before. The object gets a new stamp whenever a function may have changed the object. */
   uint64_t stamp;
   oa_note note;
   bool has_told; /* the library has reported `told`; both fields belong to the call that has the object */
   int told[OA_MOST_TOLD];
-  atomic_bool escaped; /* its native part was exposed, so code outside may change it */
+  atomic_bool escaped; /* the native part was exposed, so code outside may change the object */
 } oa_object_state;
 
 /* One object among the values of a call. */
 typedef struct oa_object_use {
-  const char *name; /* of the parameter */
+  const char *name; /* name of the parameter */
   const oa_object_kind *kind;
   const void *handle;
   oa_object_state *state; /* set by oa_objects_take */

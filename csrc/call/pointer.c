@@ -223,7 +223,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     }
     oa_lock();
   }
-  call.open = OA_CALL_UNNOTED; /* its work was waited for */
+  call.open = OA_CALL_UNNOTED; /* the call's work was waited for */
   if (wait) oa_stream_waited(stream, ticket);
   oa_slot *share = keep ? oa_slot_take(NULL, OA_SLOT_EXPORT) : NULL;
   if (share) {

@@ -34,7 +34,7 @@ enum { OA_RELAXED = 2 }; /* a mode of oa_backend.capture_mode */
 
 /* The end of a graph's loop: a number that the graph's calls write is not 0, or the graph ran at_most times. */
 typedef struct oa_graph_until {
-  uint64_t address;  /* of the number, a multiple of word_bytes */
+  uint64_t address;  /* address of the number, a multiple of word_bytes */
   int words;         /* words of the number: 2 if it is complex */
   int word_bytes;    /* 1, 2, 4 or 8 */
   uint64_t bits;     /* bits of a word: the number is 0 if none of these bits is set in any of its words */
@@ -46,7 +46,7 @@ typedef struct oa_graph_until {
 typedef struct oa_backend {
   const char *name;
   unsigned flags;  /* oa_device_flags and oa_backend_flags; OA_DEVICE_HOST_CALLS needs `submit` */
-  int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
+  int dlpack_type; /* DLPack's DLDeviceType of the device's memory; 0: the memory can't be exported */
   /* Sets the number of devices of this machine. The number is 0 without a driver, and the error text has the reason.
    * Loads the driver. `sim` has a fixed number. */
   int (*count)(int *count);
@@ -114,7 +114,7 @@ typedef struct oa_backend {
    * makes the graph ready. */
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
-  int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
+  int (*graph_destroy)(oa_device *device, void *graph); /* no launch of the graph is under way */
   /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop becomes NULL if the driver has no
    * such graphs, or refuses this graph. NULL: the backend has no such graphs. */
   int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
@@ -156,7 +156,7 @@ struct oa_counts { /* oa_counters, but atomic */
 
 struct oa_device {
   const oa_backend *backend;
-  int index;  /* within its backend */
+  int index;  /* number of the device within the backend */
   int number; /* the number that public functions take */
   char name[32];
   /* set by the backend's `open` */
@@ -170,7 +170,7 @@ struct oa_device {
   struct oa_counts counts;
   oa_residency residency;       /* owned by residency.c, under the core's lock; its size, mode, tracking are not used */
   _Atomic int64_t memory_limit; /* the most bytes in use at a time; INT64_MAX: no limit is set */
-  _Atomic int64_t spare_bytes;  /* bytes in its pool of spare memory */
+  _Atomic int64_t spare_bytes;  /* bytes in the device's pool of spare memory */
   _Atomic(struct oa_spares *) spares;   /* owned by memory.c, made at first use */
   _Atomic(struct oa_staging *) staging; /* owned by staging.c, made at first use */
   /* pools of streams, owned by stream.c */

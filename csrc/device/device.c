@@ -130,7 +130,7 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
 int oa_device_read_limit(oa_device *device) {
   int64_t free_bytes, total_bytes, limit;
   int status = oa_settings_memory_limit(0, &limit);
-  if (!status && limit != INT64_MAX) { /* otherwise the backend need not be called */
+  if (!status && limit != INT64_MAX) { /* without a limit, the backend need not be called */
     if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
     status = oa_settings_memory_limit(total_bytes, &limit);
   }

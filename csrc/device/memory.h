@@ -22,9 +22,9 @@ enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
  * stream uses the memory, except the stream that clears it if the zeros are OA_ZEROS_ORDERED. */
 bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros);
 /* Returns unused memory to the pool if it is small, otherwise frees it. Pooled memory counts as free, but is within the
- * device's limit. `need`: the region's use of the memory. The pool assumes that the next allocation of this size needs
- * the same. */
-enum oa_need { OA_NEEDS_NOTHING, OA_NEEDS_ZEROS, OA_NEEDS_ZEROS_AGAIN }; /* again: it was zeros when it was taken */
+ * device's limit. `need`: the region's use of the memory. OA_NEEDS_ZEROS_AGAIN: the region needed zeros, and got memory
+ * that was zeros already. The pool assumes that the next allocation of this size needs the same. */
+enum oa_need { OA_NEEDS_NOTHING, OA_NEEDS_ZEROS, OA_NEEDS_ZEROS_AGAIN };
 int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_need need);
 
 /* Waits for a stream; the trace notes a wait of that region, for that reason. */

@@ -202,7 +202,8 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   oa_saved_error before;
   oa_error_save(&before);
   if (!oa_block_await(device, block)) return block;
-  oa_block_return(device, block); /* its copies may still be under way: the block can't be used or unpinned */
+  /* The block goes back to its shelf: it can't be used or unpinned, because its copies may still be under way. */
+  oa_block_return(device, block);
   oa_error_restore(&before);
   return NULL;
 }
@@ -255,7 +256,7 @@ void oa_block_lose(oa_device *device, oa_block *block) {
   struct oa_staging *staging = device->staging;
   pthread_mutex_lock(&staging->mutex);
   struct shelf *shelf = &staging->shelves[block->kind];
-  shelf->count--; /* its memory stays pinned: the device may write it */
+  shelf->count--; /* the block's memory stays pinned, because the device may write it */
   if (shelf->waiting) pthread_cond_broadcast(&staging->returned);
   pthread_mutex_unlock(&staging->mutex);
   free(block);

@@ -19,7 +19,7 @@ typedef struct oa_stream {
   void *event;      /* made at first need */
   uint64_t waited;  /* operations up to this ticket are known to be complete; 0: a foreign stream */
   uint64_t covered; /* the ticket after which the event was last recorded */
-  uint64_t *seen;   /* by number of another stream: its latest ticket after which this stream runs */
+  uint64_t *seen;   /* seen[i]: the latest ticket of stream i after which this stream runs */
   int seen_count;
   struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
   struct oa_stream *next_made;                   /* in the list of all streams of the device */

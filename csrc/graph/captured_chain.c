@@ -28,7 +28,7 @@ typedef struct chain {
   bool is_ready; /* the graph can be launched */
   int64_t replays;
   oa_stream *last; /* the stream of the last replay; NULL: no replay yet, or the last replay went to a foreign stream */
-  uint64_t ticket; /* of the last replay */
+  uint64_t ticket; /* ticket of the last replay */
   bool was_foreign; /* a replay went to a foreign stream */
 } chain;
 

@@ -5,9 +5,10 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int library_count;
-static pthread_key_t key; /* its destructor frees a thread's used_handles when the thread ends */
+static pthread_key_t key; /* the key's destructor frees a thread's used_handles when the thread ends */
 static bool has_key;
-static _Thread_local void **used_handles; /* by library; made at the thread's first oa_use_handle */
+/* used_handles[index of the library]; made at the thread's first oa_use_handle. */
+static _Thread_local void **used_handles;
 atomic_bool oa_library_has_used;
 static _Thread_local int used_count; /* number of set handles; 0: no look-up is needed */
 
@@ -75,7 +76,7 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
   int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
-  if (status) *handle = NULL; /* its value may be anything */
+  if (status) *handle = NULL; /* the failed function may have left any value in *handle */
   if (!status && library->set_stream >= 0) status = oa_library_set_stream(library, *handle, stream->native);
   if (status || library->set_pointer_mode < 0) return status;
   return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);

@@ -6,7 +6,7 @@
 
 /* The core's state of one library of this build; the library's descriptor points to it. */
 typedef struct oa_library_state {
-  int index;                 /* its index in oa_libraries */
+  int index;                 /* the library's index in oa_libraries */
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */
   bool ready;                /* index and backend are set; atomic */
   bool unknown;              /* this build has no backend of that name */
@@ -43,7 +43,7 @@ __attribute__((cold)) int oa_fail_library_device(const oa_library *library, cons
 const oa_library *oa_library_named(const char *function, const char *name);
 
 /* Writes "CUBLAS_STATUS_INVALID_VALUE (7)" into text. */
-enum { OA_STATUS_TEXT = 400 }; /* room for it */
+enum { OA_STATUS_TEXT = 400 }; /* bytes: room for the text of oa_library_status_text */
 void oa_library_status_text(const oa_library *library, int status, char *text, size_t size);
 
 #endif

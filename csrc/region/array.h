@@ -8,10 +8,10 @@
 typedef struct oa_lent_array {
   oa_array *array;
   oa_layout layout;
-  uintptr_t low, high; /* its bytes on the host */
+  uintptr_t low, high; /* the array's bytes on the host */
   bool packed;
   bool writes, out;
-  bool elsewhere;             /* some of its bytes are present on another device */
+  bool elsewhere;             /* some of the array's bytes are present on another device */
   struct oa_mapping *mapping; /* the array's place, set on entry: the mapping, the view and the lines in the mapping */
   int view;
   oa_lines lines;

@@ -266,7 +266,8 @@ static int check(const char *function, const char *name, oa_stream *stream, oa_s
         "one: it would run now, and be missing from the graph; use that stream, or end the capture first",
         function, name);
   if (!stream->captured || !own) return OA_OK;
-  if (oa_stream_capturing(own, true, &capturing) || capturing) return OA_OK; /* the program orders its graphs */
+  /* The program itself orders its graphs, so that this function adds no order. */
+  if (oa_stream_capturing(own, true, &capturing) || capturing) return OA_OK;
   const int status = oa_stream_advance(stream);
   return status ? status : oa_stream_after(own, stream, stream->ticket);
 }

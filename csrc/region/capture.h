@@ -10,10 +10,10 @@ typedef struct oa_captured {
   const void *root;  /* handle of a region's own pointer to the group, or of the capture's pointer to counted memory */
   const void *noted; /* the handle of the first operand that uses the group */
   const oa_mapping *mapping;
-  uint64_t serial; /* of the mapping */
+  uint64_t serial; /* serial of the mapping */
   int group;
   bool owns;        /* the pointer is the capture's own, so that the memory lives as long as the graph */
-  uint64_t address; /* of the mapping */
+  uint64_t address; /* address of the mapping */
   bool reads;       /* the graph reads bytes that the group has before the graph runs */
   bool writes;
 } oa_captured;

@@ -75,7 +75,7 @@ static int protect(const zone *s, int rights) {
 }
 
 /* Marks an armed zone as OPENING, which freezes its fields, or waits until another thread has changed its pages.
- * Returns whether it was armed. */
+ * Returns whether the zone was armed. */
 static bool begin_opening(zone *s) {
   int state = ARMED;
   if (atomic_compare_exchange_strong(&s->state, &state, OPENING)) return true;
@@ -185,7 +185,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
       errno = error;
       return;
     }
-    mprotect((void *)low, size, PROT_NONE); /* so that the program ends at the touch */
+    mprotect((void *)low, size, PROT_NONE); /* the pages are closed again, so that the program ends at the touch */
     pass_on(number, info, context);
     return;
   }

@@ -116,7 +116,7 @@ static void end_moves(oa_region_state *region) {
 /* Adds the names of the arrays to a failure of copies down. Returns the status. */
 static int fail_coming_down(const oa_region_state *region, int status) {
   char names[256] = "";
-  if (!status || status == OA_ERROR_TORN) return status; /* its text has names already */
+  if (!status || status == OA_ERROR_TORN) return status; /* the text of OA_ERROR_TORN already has the names */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
@@ -287,7 +287,7 @@ static int issue_down(oa_region_state *region) {
 
 /* Notes the issued copies as uses of their mappings, so that later writers wait for them. */
 static void note_down(oa_region_state *region) {
-  bool issued = false; /* if false, everything is copied in oa_region_wait */
+  bool issued = false; /* false: oa_region_wait copies everything */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
   remember(region, oa_stream_advance(region->stream));
@@ -643,7 +643,7 @@ int oa_complete_overlapping(const char *function, uintptr_t low, uintptr_t high)
       const int status = oa_wait_for(&wait);
       return status ? status : OA_LOOK_AGAIN;
     }
-    oa_mapping_unlist(mapping); /* its region frees the mapping */
+    oa_mapping_unlist(mapping); /* the mapping's region frees the mapping */
   }
   return OA_OK;
 }

@@ -56,7 +56,7 @@ typedef struct oa_arena {
   int mappings;
   oa_uses uses;           /* uses by mappings that were freed */
   struct oa_block *block; /* the pinned block that has the address; NULL: the memory is the device's own */
-  bool in_use;            /* some of it may be in use for ever: a wait failed, so it is not freed */
+  bool in_use;            /* a wait failed, so some of the arena may be in use for ever, and the arena is not freed */
   bool cleared;           /* a call needed zeros in one of the freed mappings */
 } oa_arena;
 enum {
@@ -67,43 +67,45 @@ enum {
   OA_REUSED_LEAST = 16 << 10 /* arrays that calls read many times are copied if they have at least so many bytes */
 };
 
-/* One host interval, or other memory of a region, on one device. In the remarks on the fields, "it" is the mapping. */
+/* One host interval, or other memory of a region, on one device. */
 typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
   oa_device *device;
   int64_t nbytes;
   /* Each call reads and writes the fields down to one_group. These fields are adjacent to use few cache lines. */
   uint64_t address; /* 0 until allocated */
-  /* the finished region that has yet to bring some of it down: until then, no call may write it */
+  /* the finished region that has yet to bring some of the mapping down: until then, no call may write the mapping */
   oa_region_state *leaving;
-  int calls;      /* number of operands, between oa_begin and oa_end, of calls that hold it */
-  bool moving;    /* it is being allocated or copied without the lock: no call may begin */
-  bool elsewhere; /* some of it is, or was, present on another device */
-  bool escaped;   /* an address in it was exposed */
-  bool listed;    /* it is in the present table */
+  int calls;      /* number of operands, between oa_begin and oa_end, of calls that hold the mapping */
+  bool moving;    /* a thread allocates or copies the memory without the lock: no call may begin */
+  bool elsewhere; /* some of the mapping is, or was, present on another device */
+  bool escaped;   /* an address in the mapping was exposed */
+  bool listed;    /* the mapping is in the present table */
   oa_uses uses;
-  oa_guard *guard; /* NULL: its arrays are not guarded */
+  oa_guard *guard; /* NULL: the arrays are not guarded */
   oa_group one_group;
   oa_group *groups;
   oa_view *views;
   oa_view one_view;
-  bool zeros;   /* its memory was all zeros when it was allocated */
-  bool reused;  /* one of its arrays is OA_REUSED */
-  bool cleared; /* a call needed zeros in it */
+  bool zeros;   /* the memory was all zeros when it was allocated */
+  bool reused;  /* one of the arrays is OA_REUSED */
+  bool cleared; /* a call needed zeros in the mapping */
   int kind;
   int view_count, group_count;
-  oa_arena *arena;        /* the arena that has its memory; NULL: it has separate memory */
-  int holders;            /* regions that hold it and are not finished */
-  int references;         /* regions that were not waited for yet; the mapping is in the table until this count is 0 */
-  int exports;            /* number of exports; its memory lives until this is 0, too */
-  bool waits;             /* its last export ended while a stream was captured: the memory is freed later */
-  bool waited;            /* leaving has waited for all users of its address, and it was not exposed since */
-  bool counted;           /* its memory ends with its last pointer, or with its region */
-  int pointers;           /* of a counted mapping: the number of its pointers, less one */
-  oa_region_state *maker; /* the region that allocates it: no other region may share it before */
-  oa_caller *seizer;      /* the thread that marked it as moving and still waits for its calls; NULL: none */
-  uint64_t serial;        /* the serial of the region that made it */
-  oa_resident *resident;  /* the entry of residency that its memory belongs to; NULL: none */
+  oa_arena *arena; /* the arena that has its memory; NULL: it has separate memory */
+  int holders;     /* number of regions that hold the mapping and are not finished */
+  int references;  /* number of regions that were not waited for yet; the mapping is in the table until this is 0 */
+  int exports;     /* number of exports; the memory lives until this is 0, too */
+  bool waits;      /* the last export ended while a stream was captured, so the memory is freed later */
+  bool waited;     /* leaving has waited for all users of an exposed address, and no address was exposed since */
+  bool counted;    /* the memory ends with the last pointer to it, or with the region */
+  int pointers;    /* for a counted mapping: the number of pointers to it, less one */
+  /* the region that is allocating the mapping; until it has done so, no other region may share the mapping */
+  oa_region_state *maker;
+  /* the thread that marked the mapping as moving and still waits for calls that hold the mapping; NULL: none */
+  oa_caller *seizer;
+  uint64_t serial;                    /* the serial of the region that made the mapping */
+  oa_resident *resident;              /* the entry of residency that the memory belongs to; NULL: none */
   struct oa_mapping *next, *previous; /* in the list of all mappings */
 } oa_mapping;
 

@@ -64,7 +64,7 @@ enum {
   /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to scan
    * afterwards. */
   GROUPS = 4,
-  APART = 8 /* pages from a page of a group to the next, if the array is large enough */
+  APART = 8 /* distance in pages between two pages of a group, if the array is large enough */
 };
 
 struct oa_watch {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static oa_region_state *youngest; /* of all regions; each region refers to the next older one */
+static oa_region_state *youngest; /* the youngest of all regions; each region refers to the next older region */
 static uint64_t last_serial;
 
 oa_region_state *oa_region_new(oa_device *device) {

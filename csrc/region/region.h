@@ -40,7 +40,7 @@ struct oa_region_state {
 oa_region_state *oa_region_new(oa_device *device);
 /* Makes the region the youngest of all, entered by this thread. */
 void oa_region_list(oa_region_state *region);
-/* Returns the youngest of all regions. Each region refers to the next older one. */
+/* Returns the youngest of all regions. Each region refers to the next older region. */
 oa_region_state *oa_region_youngest(void);
 /* Takes the region out of the list and frees it. The region no longer has slots, mappings or streams. */
 void oa_region_free(oa_region_state *region);

@@ -42,7 +42,7 @@ struct oa_resident {
   bool announced;   /* oa_owner_kept has reported the entry, or need not report it */
   bool outdated;    /* all bytes have to be sent, because the device's bytes are not reliable */
   bool broken;      /* a region that used the memory failed, so the memory does not stay */
-  bool waited;      /* all work that its mapping's regions issued was waited for */
+  bool waited;      /* all work that the mapping's regions issued was waited for */
   bool promoted;    /* the entry becomes resident if the present moves succeed */
   bool coming;      /* copies down of the array are under way */
   bool peering;     /* another device copies the entry's idle memory */
@@ -51,7 +51,7 @@ struct oa_resident {
   int64_t nbytes;
   oa_mapping *mapping;
   oa_watch *watch;  /* NULL: the whole array is sent each time */
-  oa_watch *sample; /* for a candidate */
+  oa_watch *sample; /* the watch of a sample of pages, for a candidate */
   int reads, strikes;
   int64_t skip;                    /* number of reads to ignore before the array is tried again */
   int64_t armed;                   /* number of the array's pages in the device's counters */

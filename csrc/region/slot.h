@@ -35,8 +35,8 @@ struct oa_slot {
   uint32_t root;  /* the number of the slice's root; for other slots, the slot's own number */
   union {
     oa_mapping *mapping;            /* NULL: the array has no bytes */
-    struct oa_object_state *object; /* for OA_SLOT_OBJECT */
-    void *state;                    /* for a module, kernel, chain or update */
+    struct oa_object_state *object; /* the state of an object, for OA_SLOT_OBJECT */
+    void *state;                    /* the state of a module, kernel, chain or update */
   };
   oa_group *group; /* group in the mapping; NULL: the array has no bytes */
   oa_region_state *region;

@@ -156,7 +156,7 @@ static void view(input *in) {
 
 static void contents(input *in) {
   static double values[4096];
-  static const double element[2] = {3}; /* as large as any dtype */
+  static const double element[2] = {3}; /* room for an element of any dtype */
   int ndim;
   int64_t shape[200], strides[200], packed[200];
   memset(shape, 0, sizeof shape);
@@ -239,7 +239,7 @@ static void queries(input *in) {
   oa_device_info about = OA_SIZED(oa_device_info);
   oa_counters counters = OA_SIZED(oa_counters);
   oa_any *staged, *pointer = handle(in);
-  const double value[2] = {byte(in) % 2, 0}; /* as large as any dtype */
+  const double value[2] = {byte(in) % 2, 0}; /* room for an element of any dtype */
   int place;
   void *stream;
   if (byte(in) > 240) info.size = about.size = byte(in);

@@ -260,7 +260,7 @@ static void export_release(void) {
   CHECK_OK(oa_export(live, &address, &keep));
   CHECK_FAILS(oa_pointer_release(keep), OA_ERROR_NOT_HANDLE, "oa_pointer_release");
   CHECK_OK(oa_export_release(keep));
-  REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* a second time */
+  REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* releasing a second time is refused */
 }
 
 static void pointer_assign(void) {

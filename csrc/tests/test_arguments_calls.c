@@ -108,7 +108,7 @@ static void end(void) {
   oa_operand o = operand(live);
   oa_call call = {.function = function, .operands = &o, .count = 1};
   REFUSES(OA_ERROR_ARGUMENT, oa_end(NULL, 0));
-  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* never begun */
+  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* the call has not begun */
   CHECK_OK(oa_begin(&call));
   CHECK_OK(oa_end(&call, 0));
   REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* the call has ended */
@@ -123,7 +123,7 @@ static void submit(void) {
   oa_operand o = operand(live);
   oa_call call = {.function = function, .operands = &o, .count = 1};
   REFUSES(OA_ERROR_ARGUMENT, oa_submit(NULL, nothing, &argument, 1));
-  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* never begun */
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, nothing, &argument, 1)); /* the call has not begun */
   CHECK_OK(oa_begin(&call));
   REFUSES(OA_ERROR_ARGUMENT, oa_submit(&call, NULL, &argument, 1));
   REFUSES(OA_ERROR_ARGUMENT,

@@ -163,7 +163,7 @@ static void events_order_streams(oa_device *device) {
   void *streams[STREAMS], *event;
   for (int i = 0; i < STREAMS; i++) streams[i] = new_stream(device);
   CHECK_OK(backend->event_create(device, &event));
-  CHECK_OK(backend->stream_wait(device, streams[1], event)); /* never recorded: no wait */
+  CHECK_OK(backend->stream_wait(device, streams[1], event)); /* the event was never recorded, so there is no wait */
   uint64_t address = allocate(device, streams[0], N);
   unsigned char bytes[N], back[N];
   for (int round = 0; round < ROUNDS; round++) {
@@ -331,7 +331,7 @@ static void sim_finds_late_writes(oa_device *sim) {
   CHECK_OK(oa_device_free(sim, stream, address, N));
   CHECK_OK(sim->backend->stream_synchronize(sim, stream));
   ((unsigned char *)(uintptr_t)address)[17] = 1;
-  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* still in quarantine */
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* the block is still in quarantine */
   CHECK_OK(sim->backend->trim(sim));
   CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND,
               "SIM_ERROR_WRITE_AFTER_RELEASE: byte 17");
@@ -415,7 +415,8 @@ static void sim_is_asynchronous(oa_device *sim) {
   CHECK(atomic_load(&done) == 1);
   atomic_store(&done, 0);
   CHECK_OK(backend->stream_wait(sim, second, event));
-  /* The wait is for that record, even if the event is recorded again and destroyed. */
+  /* The stream waits for the record that existed at the call of stream_wait, even if the event is recorded again and
+   * destroyed. */
   CHECK_OK(backend->event_record(sim, event, second));
   CHECK_OK(backend->event_destroy(sim, event));
   CHECK_OK(backend->submit(sim, second, set_flag, &done_pointer, sizeof done_pointer));

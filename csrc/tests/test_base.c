@@ -98,7 +98,7 @@ static void devices_that_copy_at_once_have_as_many_threads_each(void) {
   run_task(&owners[0]);
   pthread_join(thread, NULL);
   CHECK(all_met);
-  CHECK(most_working[0] == EACH && most_working[1] == EACH); /* and not more threads */
+  CHECK(most_working[0] == EACH && most_working[1] == EACH); /* each owner had exactly its threads */
   CHECK_OK(oa_set_threads(0));
 }
 
@@ -135,7 +135,7 @@ static void memory_comes_from_a_node_for_a_while(void) {
   oa_node_prefer(1 << 20, &before);
   CHECK(!before.changed && policy() == usual);
   oa_node_prefer(0, &before);
-  CHECK(before.changed ? policy() == 1 : policy() == usual); /* a container may refuse */
+  CHECK(before.changed ? policy() == 1 : policy() == usual); /* a container may refuse the change */
   oa_node_restore(&before);
   CHECK(policy() == usual);
 }

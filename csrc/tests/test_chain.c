@@ -245,7 +245,7 @@ static void threads_replay_call_and_capture_at_once(void) {
   lent = arrays;
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work[i], NULL) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  CHECK_OK(oa_chain_release(shared)); /* its last replay may still be under way */
+  CHECK_OK(oa_chain_release(shared)); /* the last replay may still be under way */
   leave(region);
   CHECK(y[3] == 1 + 3 * 3 * TURNS && other[3] == 2);
   check_empty();

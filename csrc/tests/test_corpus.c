@@ -34,7 +34,8 @@ static kept changed(const kept *input, const kept *other) {
 }
 
 static void run(const kept *input) {
-  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* of this size, so that a read after its end is found */
+  /* Of the input's size, so that a sanitizer finds a read after the end. */
+  uint8_t *bytes_of = malloc(input->size ? input->size : 1);
   if (input->size) memcpy(bytes_of, input->bytes, input->size);
   LLVMFuzzerTestOneInput(bytes_of, input->size);
   free(bytes_of);

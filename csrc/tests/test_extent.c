@@ -17,7 +17,7 @@ typedef struct sample {
   oa_extent extent;
   int64_t start;
   char touched[MEMORY];
-  int64_t end; /* after the last touched element */
+  int64_t end; /* the end of the last touched element */
 } sample;
 
 static void touch(sample *s, int64_t at) {
@@ -185,7 +185,7 @@ static void batches_are_lines_where_they_can_be(void) {
   CHECK(lines.count == 1 && lines.width == (5 * 5 + 12) * 8);
   CHECK_FAILS(lines_of(oa_strided(full, 6, 11, "batch", "stride"), OA_READ_WRITE, &lines), OA_ERROR_ALIAS,
               "C is written, and each of its 6 parts takes 12 elements, but stride is 11");
-  /* no matrices, and wrong numbers */
+  /* batches without matrices, and wrong numbers */
   CHECK_OK(lines_of(oa_strided(full, 0, 0, "batch", "stride"), OA_OVERWRITE, &lines));
   CHECK(lines.count == 0);
   CHECK_FAILS(lines_of(oa_strided(full, -1, 12, "batch", "stride"), OA_READ, &lines), OA_ERROR_ARGUMENT,

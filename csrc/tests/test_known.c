@@ -202,7 +202,7 @@ static void a_call_waits_for_its_place_only_where_a_plan_goes_by_it(void) {
       {.routine = routine.name, .m = 40, .n = 40, .site = 7, .decision = OA_DECIDED_GOES},
       {.routine = routine.name, .m = 40, .n = 9, .site = 7, .decision = OA_DECIDED_STAYS}};
   CHECK_OK(oa_accelerate_plan(plan, 2));
-  begin_and_end(&other, OA_PLAN_ALONE, LONG); /* the plan never lets it go */
+  begin_and_end(&other, OA_PLAN_ALONE, LONG); /* the plan never lets this call go */
   begin_and_end(&call, OA_PLAN_NOTHING, LONG);
   CHECK(other.site == OA_SITE_NONE && call.site == OA_SITE_NONE);
   begin_and_end(&call, OA_PLAN_ALONE, 0.01); /* no thread reports the place */

@@ -1,6 +1,6 @@
-/* 16-bit floats: each of them is converted to double and back without a change, and a number between two of them is
- * rounded to the nearer, or to the even one. Numbers of a dtype that an argument sets: a number that does not fit the
- * dtype is refused. */
+/* 16-bit floats: each 16-bit float is converted to double and back without a change. A number between two such floats
+ * is rounded to the nearer float, and a number in the middle to the even float. Numbers of a dtype that an argument
+ * sets: a number that does not fit the dtype is refused. */
 #include "base/number.h"
 #include "body/descriptor.h"
 #include "check.h"

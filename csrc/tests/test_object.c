@@ -179,7 +179,7 @@ static void one_at_a_time(int sim, int host) {
   CHECK_FAILS(destroyed(handle), OA_ERROR_STALE, "maker.destroy: handle was destroyed; make another one");
   CHECK_FAILS(set_to(&set, handle, 1), OA_ERROR_STALE, "maker.set: handle was destroyed");
   CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "was destroyed");
-  CHECK_OK(oa_object_destroy(handle)); /* a second time does nothing */
+  CHECK_OK(oa_object_destroy(handle)); /* destroying the handle again does nothing */
   for (int again = 0; again < 2; again++) {
     CHECK_FAILS(oa_object_names(handle, NULL, NULL, NULL), OA_ERROR_STALE, "oa_object_names: object was destroyed");
     CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "oa_object_query: object was destroyed");
@@ -211,7 +211,8 @@ static void held_by_others(void) {
   CHECK_OK(oa_object_destroy(box[3]));
   CHECK(live == BOXES - 1);
   answer = 5;
-  CHECK_FAILS(oa_object_destroy(box[0]), OA_ERROR_LIBRARY, "returned status (5)"); /* and the objects that it held */
+  /* Also destroys the objects that box[0] held. */
+  CHECK_FAILS(oa_object_destroy(box[0]), OA_ERROR_LIBRARY, "returned status (5)");
   answer = 0;
   CHECK(live == 0);
 }

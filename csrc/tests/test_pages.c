@@ -36,7 +36,7 @@ static void a_watch_finds_the_written_pages(void) {
   if (!CHECK(watch)) return;
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 1 && pages == PAGES);
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 0 && pages == 0);
-  memory[0] = 2; /* before the array, on its page */
+  memory[0] = 2; /* a byte before the array, on the array's first page */
   memory[70 * PAGE] = 2;
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 2 && pages == 2);
   CHECK(runs[0].low == (uintptr_t)memory && runs[0].high == (uintptr_t)memory + PAGE);
@@ -45,7 +45,7 @@ static void a_watch_finds_the_written_pages(void) {
     memory[i * PAGE] = 3; /* more runs than `runs` has room for: the last run has the rest */
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 3 && pages == 8);
   CHECK(runs[2].low == (uintptr_t)memory + 64 * PAGE && runs[2].high == (uintptr_t)memory + 225 * PAGE);
-  memory[10 * PAGE] = memory[14 * PAGE] = 4; /* runs near each other are one */
+  memory[10 * PAGE] = memory[14 * PAGE] = 4; /* runs near each other become one run */
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 1 && pages == 2);
   memset(memory, 5, BYTES);
   oa_watch_agree(watch);
@@ -114,8 +114,8 @@ static void watches_share_pages(void) {
   CHECK(taken(sample) == 1);
   oa_watch_free(half);
   oa_watch_free(sample);
-  sample =
-      oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* its end pages have other data */
+  sample = oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100,
+                        16); /* the first and the last page have other data, too */
   if (!CHECK(sample && oa_watch_pages(sample) == 16)) return;
   CHECK(taken(sample) == 16);
   memory[0] = memory[BYTES - 1] = 5; /* data beside the array */

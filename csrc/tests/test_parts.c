@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-static int64_t allocated, left = -1; /* bytes; allocations that succeed before one fails, -1: all */
+/* allocated: in bytes; left: the number of allocations that succeed before an allocation fails; -1: all succeed. */
+static int64_t allocated, left = -1;
 
 static void *count_allocation(size_t nbytes) {
   if (left == 0) return NULL;
@@ -14,7 +15,7 @@ static void *count_allocation(size_t nbytes) {
 
 /* Intervals are copied only to newly allocated memory, so its bytes show the number of copied intervals. */
 #define malloc count_allocation
-#include "base/parts.c" /* NOLINT: with its allocations counted */
+#include "base/parts.c" /* NOLINT: compiled here, so that its allocations are counted */
 #undef malloc
 
 enum { MOST = 256, STEPS = 60, SETS = 200 };
@@ -161,11 +162,11 @@ static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
   const oa_lines last = {8 * OA_PARTS_RUNS, 4, 4, 1};
   oa_parts *parts = NULL;
   for (int64_t i = 0; i < OA_PARTS_RUNS; i++) {
-    left = parts ? 1 : 2; /* allocations: the added run, and at first the set */
+    left = parts ? 1 : 2; /* number of allocations: one for the added run, and at first one for the set */
     CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
   }
   CHECK(parts->count == OA_PARTS_RUNS);
-  for (int64_t merges = 0; merges < 2; merges++) { /* so many merges succeed */
+  for (int64_t merges = 0; merges < 2; merges++) { /* the number of allocations that succeed */
     left = merges;
     CHECK(!oa_parts_add(&parts, last) && !oa_parts_contain(parts, last));
     CHECK(oa_parts_contain(parts, (oa_lines){0, 4, 8, OA_PARTS_RUNS}));

@@ -136,7 +136,7 @@ static void parts_lines_and_packed_arrays_go_too(void) {
   CHECK(sum == expected);
   CHECK(counters(device_b).copies_peer - before.copies_peer == 1);
   leave(b, OA_COMMIT);
-  b = enter(device_b, &other_way, 1); /* packed in another way: from the host */
+  b = enter(device_b, &other_way, 1); /* this array is packed in another way, so its bytes come from the host */
   before = counters(device_b);
   CHECK_OK(sum_there(other_way.handle, N, N, 1, &sum));
   CHECK(counters(device_b).copies_peer == before.copies_peer);
@@ -254,7 +254,7 @@ static void a_region_that_is_left_waits_for_a_copy_from_it(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, read_slowly, &r);
     nanosleep(&(struct timespec){.tv_nsec = i * 10000000}, NULL);
-    leave(a, OA_COMMIT); /* its memory is poisoned */
+    leave(a, OA_COMMIT); /* frees memory of device_a, which sim then fills with other bytes */
     oa_device_trim(device_a);
     pthread_join(thread, NULL);
     CHECK(r.sum == expected);
@@ -293,7 +293,7 @@ static void every_failing_backend_call_leaves_exact_bytes(int device) {
   end_of(x, NULL);
 }
 
-/* Uses separate devices, because they are lost. */
+/* Uses separate devices, because the test makes them fail permanently. */
 static void the_death_of_the_source_leaves_the_hosts_bytes(void) {
   const int64_t n = N;
   static const char *const names[] = {"sim:4", "sim:5", "sim:6", "sim:7"};
@@ -332,7 +332,7 @@ static void idle_resident_memory_is_copied_until_the_host_writes(void) {
   CHECK_OK(add(first.handle, n, 1)); /* the results are on the device, too */
   leave(a, OA_COMMIT);
   for (int i = 0; i < 4; i++) {
-    if (i == 2) x[N / 2] = 5000; /* one page */
+    if (i == 2) x[N / 2] = 5000; /* changes one page */
     const oa_counters before = counters(device_b);
     second = vector(x, &n, OA_IN);
     oa_region *b = enter(device_b, &second, 1);
@@ -415,7 +415,7 @@ static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void
   oa_region *region = enter(device_b, &second, 1);
   CHECK_OK(add(second.handle, n, 1));
   leave(region, OA_COMMIT);
-  CHECK_OK(oa_region_wait(left)); /* its device has bytes that the host had before */
+  CHECK_OK(oa_region_wait(left)); /* device_a now has bytes that are older than the host's */
   first = resident(x, &n);
   region = enter(device_a, &first, 1);
   CHECK_OK(peek(first.handle, &element));
@@ -446,7 +446,7 @@ static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
     pthread_create(&thread, NULL, read_slowly, &r);
     nanosleep(&(struct timespec){.tv_nsec = i * 8000000}, NULL);
     pthread_create(&releasing, NULL, release_it, &first);
-    oa_array again = resident(x, &n); /* can neither use the resident memory now nor wait for it */
+    oa_array again = resident(x, &n); /* this array can neither use the resident memory now nor wait for it */
     a = enter(device_a, &again, 1);
     CHECK_OK(sum_there(again.handle, N, N, 1, &sum));
     CHECK(sum == expected);

@@ -173,7 +173,7 @@ static void an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
   uint64_t address;
   oa_region *region = enter(device_a, panels, 3);
   CHECK_OK(oa_address(panels[0].handle, &address));
-  CHECK_OK(peek(panels[2].handle, &element)); /* its bytes came up for this array */
+  CHECK_OK(peek(panels[2].handle, &element)); /* the element's bytes came up for panels[2], which is lent In */
   CHECK_FAILS(peek(panels[1].handle, &element), OA_ERROR_DIRECTION, "would be read before it is written");
   leave(region, OA_COMMIT);
   check_empty();
@@ -324,7 +324,7 @@ static void a_pointer_tells_how_its_array_lies(void) {
   l = layout_of(view_of(lent[0].handle, 4, 5, many, many_strides));
   CHECK(l.ndim == 5 && l.shape[1] == 3 && l.strides[1] == 4 * LD && l.strides[4] == -4 && l.rows == 0 && l.ld == 0);
   l = layout_of(lent[1].handle);
-  if (lent[1].packed) /* the device has it in C order with no gaps */
+  if (lent[1].packed) /* the device has the array in C order with no gaps */
     CHECK(l.strides[0] == 4 * M && l.strides[1] == 4 && l.ld_by_rows == M);
   else
     CHECK(l.strides[0] == spread[0] && l.strides[1] == 8 && l.ld_by_rows == 0 && l.ld == 0);

@@ -65,7 +65,7 @@ static void misuse_is_refused_before_anything_moves(void) {
   CHECK(axpy(1, dx, 1, dz, 1, 4, 0) == OA_ERROR_DIRECTION);
   CHECK(axpy(1, dy, 1, dy, 1, 4, 0) == OA_ERROR_ALIAS);
   CHECK(counters().copies_up == before.copies_up);
-  CHECK_OK(axpy(1, dx, 1, dz, 1, 3, 1));                    /* not the whole array */
+  CHECK_OK(axpy(1, dx, 1, dz, 1, 3, 1));                    /* the call does not write the last element of z */
   CHECK(axpy(1, dz, 1, dy, 1, 4, 0) == OA_ERROR_DIRECTION); /* the last element is not written yet */
   CHECK_OK(axpy(1, dx, 1, dz, 1, 4, 1));
   leave(region);
@@ -105,8 +105,9 @@ static void disjoint_panels_of_one_matrix_are_not_aliases(void) {
       {.data = a + 3, .shape = right, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = OA_INOUT}};
   oa_region *region;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
-  CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0));             /* column 3 += column 0 */
-  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT); /* not inside the panel */
+  CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0)); /* column 3 += column 0 */
+  /* 4 elements in a row are not inside the panel. */
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT);
   leave(region);
   for (int r = 0; r < ROWS; r++)
     for (int c = 0; c < LD; c++) CHECK(a[r * LD + c] == (float)(r * LD + c) + (c == 3 ? (float)(r * LD) : 0));
@@ -150,7 +151,7 @@ static void the_hosts_memory_may_lie_anywhere_and_the_devices_is_aligned(void) {
       memcpy(&value, memory + 1 + i * *stride, sizeof value);
       CHECK(value == 2);
     }
-    CHECK(memory[0] == 0 && (!packed || memory[5] == 0)); /* a gap */
+    CHECK(memory[0] == 0 && (!packed || memory[5] == 0)); /* memory[0] and memory[5] are in gaps */
     oa_array beside[] = {{.data = memory, .shape = &bytes, .strides = &size, .ndim = 1, .dtype = OA_U8}, arrays[0]};
     CHECK(oa_region_enter(device, NULL, beside, 2, &region) == OA_ERROR_PRESENT);
   }
@@ -172,7 +173,7 @@ static void nested_regions_share(void) {
     CHECK(axpy(1, inner[1].handle, 1, inner[0].handle, 1, 4, 0) ==
           OA_ERROR_DIRECTION); /* the outer region lends this array as In */
     leave(inside);
-    CHECK(y[1] == 0); /* comes down at the outermost exit only */
+    CHECK(y[1] == 0); /* y comes down only when the outermost region is left */
   }
   oa_array wide = vector(x, &nine, OA_BY_USE), written = vector(x, &n, OA_INOUT);
   CHECK(oa_region_enter(device, NULL, &wide, 1, &inside) == OA_ERROR_PRESENT);

@@ -133,11 +133,11 @@ static void only_written_pages_are_sent_again(bool tracking) {
   SUM_IS_TRUE(a, n, all);
   CHECK(figures().kept == 1 && figures().kept_bytes == n);
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
-  a.flags = OA_OWNED; /* it stays resident, however it is lent next */
+  a.flags = OA_OWNED; /* the array stays resident, however it is lent next */
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
   memory[100 * PAGE] = 77;
   SUM_IS_TRUE(a, n, page);
-  memory[0] = 3; /* beside the array, on its first page */
+  memory[0] = 3; /* a byte beside the array, on the array's first page */
   SUM_IS_TRUE(a, n, tracking ? PAGE - 200 : all);
   memory[20 * PAGE] = memory[200 * PAGE + 5] = 5;
   SUM_IS_TRUE(a, n, tracking ? 2 * PAGE : all);
@@ -312,14 +312,14 @@ static void automatic_residency_finds_arrays_that_come_again(void) {
   for (int i = 0; i < 3; i++) SUM_IS_TRUE(a, n, 0);
   memory[5 * PAGE] = 3;
   SUM_IS_TRUE(a, n, PAGE);
-  memset(memory, 4, N); /* more than one page in twenty */
+  memset(memory, 4, N); /* writes more than one page in twenty */
   SUM_IS_TRUE(a, n, n);
   CHECK(figures().demoted == 1 && figures().kept == 0 && figures().pages_armed == 0);
   CHECK(figures().pages_written >= N / PAGE);
   for (int i = 0; i < 5; i++) SUM_IS_TRUE(a, n, n); /* two reads pass, and it takes three more to be resident again */
   CHECK(figures().promoted == 2);
   SUM_IS_TRUE(a, n, 0);
-  CHECK_OK(add_there(a, n, 1, OA_COMMIT)); /* the device writes it, and will do so again */
+  CHECK_OK(add_there(a, n, 1, OA_COMMIT)); /* the device writes the array, and will do so again */
   CHECK(figures().demoted == 2 && figures().pages_armed == 0);
   SUM_IS_TRUE(a, n, n);
   CHECK_OK(oa_owner_gone(a.owner));

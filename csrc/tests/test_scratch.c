@@ -54,7 +54,7 @@ static void it_ends_with_the_youngest_region_of_its_operands(void) {
   CHECK_OK(oa_scratch(operands, 2, &empty));
   leave(inner);
   CHECK_FAILS(oa_pointer_query(shorter.handle, &info), OA_ERROR_STALE, "has ended");
-  CHECK_OK(oa_pointer_release(shorter.handle)); /* it ended with its region */
+  CHECK_OK(oa_pointer_release(shorter.handle)); /* to release a pointer that ended with its region is not an error */
   CHECK_FAILS(oa_scratch(operands, 2, &shorter), OA_ERROR_STALE, "oa_scratch: an operand belongs to a region that has");
   CHECK_OK(axpy(1, of_outer.handle, 1, longer.handle, 1, 4, 1));
   leave(outer);

@@ -113,7 +113,8 @@ static void an_address_on_its_way_is_on_no_other_device(void) {
   usleep(SLOW / 4);
   const int entered = oa_region_enter(device_b, NULL, &second, 1, &b);
   pthread_join(thread, &address);
-  CHECK((entered == OA_ERROR_DIRECTION) != (*(int *)address == OA_ERROR_DIRECTION)); /* one of the two is refused */
+  /* One of the two calls is refused. */
+  CHECK((entered == OA_ERROR_DIRECTION) != (*(int *)address == OA_ERROR_DIRECTION));
   if (b) leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   check_empty();
@@ -383,8 +384,9 @@ static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, 
   (void)address;
   device->backend = oa_backend_named(device->backend->name); /* restores the backend for the other thread */
   CHECK(pthread_create(&beside, NULL, run_add_in_a_region, sharer_beside) == 0);
-  usleep(5000);                                                    /* it has entered, or waits for this region */
-  return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name); /* after OA_ERROR_MEMORY, the core would try again */
+  usleep(5000); /* by now, the other thread has entered its region, or waits for this region */
+  /* Not OA_ERROR_MEMORY, after which the core would try again. */
+  return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name);
 }
 
 static void a_sharer_of_an_array_inherits_no_other_arrays_failure(void) {
@@ -508,7 +510,7 @@ static void a_region_or_array_in_an_open_call_of_the_thread_is_refused(int acces
   oa_call call = begun(&p, "test.open");
   refuse_all_that_waits_for_an_open_call(region, &array);
   CHECK_OK(oa_end(&call, 0));
-  CHECK_OK(set(array.handle, n, 3)); /* all is as it was: calls, updates and leaving work */
+  CHECK_OK(set(array.handle, n, 3)); /* after the refusals, calls, updates and leaving still work */
   CHECK_OK(oa_update_from(&array, -1));
   CHECK(x[3] == 3);
   CHECK_OK(add(array.handle, n, 1));

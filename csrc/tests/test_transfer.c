@@ -21,7 +21,7 @@ enum { GUARD = 0x5c };
 /* A host array inside a buffer. All other bytes of the buffer must stay unchanged. */
 struct array {
   unsigned char *buffer;
-  size_t nbytes; /* of the buffer */
+  size_t nbytes; /* size of the buffer */
   oa_move move;
   oa_shape shape;
   int64_t extents[2], strides[2];
@@ -97,7 +97,7 @@ static void up_and_down(void *stream, struct array *arrays, int count) {
   for (int i = 0; i < count; i++) moves[i] = move_of(&arrays[i], arrays[i].address);
   CHECK_OK(oa_transfer_down(device, stream, moves, count));
   CHECK_OK(device->backend->stream_synchronize(device, stream));
-  for (int i = 0; i < count; i++) CHECK(holds(&arrays[i], 100 + i)); /* nothing arrives before it is asked for */
+  for (int i = 0; i < count; i++) CHECK(holds(&arrays[i], 100 + i)); /* nothing arrives before oa_transfer_settle */
   CHECK_OK(oa_transfer_settle(device, stream, moves, count));
   for (int i = 0; i < count; i++) CHECK(holds(&arrays[i], 1 + i));
   for (int i = 0; i < count; i++) CHECK_OK(oa_device_free(device, stream, arrays[i].address, arrays[i].device_bytes));
@@ -154,7 +154,7 @@ static int64_t calls_for_neighbours(void *stream, int allocations) {
     for (int i = 0; i < COUNT; i++) {
       if (!round) a[i] = array_of((oa_lines){0, sizes[i], sizes[i], 1}, false, "a");
       set(&a[i], round ? 50 + i : i);
-      moves[COUNT - 1 - i] = move_of(&a[i], at); /* not sorted by address */
+      moves[COUNT - 1 - i] = move_of(&a[i], at); /* the moves are not sorted by address */
       moves[COUNT - 1 - i].padding = -sizes[i] & 255;
       moves[COUNT - 1 - i].allocation = &a[i < 2 && allocations == 2];
       at += (uint64_t)(sizes[i] + 255) & ~(uint64_t)255;
@@ -176,8 +176,8 @@ static int64_t calls_for_neighbours(void *stream, int allocations) {
   return calls;
 }
 
-/* Neighbours with padding between them are one copy, unless they only happen to be neighbours: a driver refuses copies
- * that cross from one allocation to the next. */
+/* Neighbours in one allocation are one copy, also with padding between them. Neighbours in two allocations are two
+ * copies, because a driver refuses copies that cross from one allocation to the next. */
 static void neighbours_travel_together(void *stream) {
   calls_for_neighbours(stream, 1); /* makes the block and the events that later calls use */
   const int64_t together = calls_for_neighbours(stream, 1);
@@ -356,7 +356,7 @@ static void small_arguments_used_once_need_no_device_memory(void) {
     if (in_place) CHECK(after.allocations == before.allocations && after.memory_used == before.memory_used);
     for (int i = 0; i < 4; i++) CHECK_OK(add(arrays[i].handle, i < 3 ? n : m, 10));
     CHECK_OK(add(arrays[0].handle, n, 10));
-    CHECK(x[0][0] == 0 && x[2][39] == 2 && y[m - 1] == 3); /* nothing reaches them before the region is left */
+    CHECK(x[0][0] == 0 && x[2][39] == 2 && y[m - 1] == 3); /* nothing reaches the arrays before the region is left */
     CHECK_OK(oa_region_finish(region, outcome, NULL));
     CHECK_OK(oa_region_wait(region));
     const unsigned char by = outcome == OA_COMMIT ? 10 : 0;
@@ -387,7 +387,7 @@ static void what_is_read_many_times_is_copied(int64_t each, bool copied, int out
   const int64_t arena = copied ? 2 * ((each + 255) / 256 * 256) : 0;
   if (in_place) CHECK(after.memory_used - before.memory_used == arena);
   CHECK_OK(add(arrays[2].handle, n, 10));
-  CHECK_OK(add(arrays[1].handle, each, 10)); /* a call writes one of them nevertheless */
+  CHECK_OK(add(arrays[1].handle, each, 10)); /* a call writes one of the arrays nevertheless */
   CHECK_OK(oa_region_finish(region, outcome, NULL));
   CHECK_OK(oa_region_wait(region));
   const unsigned char by = outcome == OA_COMMIT ? 10 : 0;
@@ -471,7 +471,7 @@ static void forks_are_silent(void) {
       const int reported =
           oa_pinned_allocate(number, 10, &memory) == OA_ERROR_FORKED && oa_set_threads(2) == OA_ERROR_FORKED;
 #ifdef __SANITIZE_ADDRESS__
-      _exit(!reported); /* its search for leaks looks for threads that only the parent has */
+      _exit(!reported); /* ends without the search for leaks, which looks for threads that only the parent has */
 #else
       exit(!reported);
 #endif

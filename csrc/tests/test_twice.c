@@ -227,7 +227,7 @@ typedef struct subject {
   const char *name;
   void *(*make)(void);
   function end;
-  function with[20]; /* called with an ended handle; NULL-terminated */
+  function with[20]; /* functions that are called with an ended handle; NULL-terminated */
 } subject;
 
 #define ALL_OF_POINTERS                                                                                       \
@@ -267,10 +267,10 @@ static void every_function_with_what_has_ended(void) {
       check_ended(it, i, ended);
       check_ended(it, i, ended);
     }
-    if (it->end == end_call || it->end == end_pinned) continue; /* the next one may have the same address */
-    void *next = it->make();                                    /* in the same slot */
+    if (it->end == end_call || it->end == end_pinned) continue; /* the next handle may have the same address */
+    void *next = it->make();                                    /* the new handle is in the slot of the ended handle */
     for (int i = 0; it->with[i]; i++) check_ended(it, i, ended);
-    CHECK_OK(it->end(next)); /* it was alive until now */
+    CHECK_OK(it->end(next)); /* the handle `next` was alive until now */
   }
 }
 
@@ -390,7 +390,8 @@ static void a_version_has_room_in_whatever_size_is_said(void) {
     memset(text, '#', sizeof text);
     CHECK_OK(oa_library_version("versioned", text, sizes[i]));
     CHECK(strcmp(text, expected[i]) == 0);
-    for (size_t j = strlen(text) + 1; j < sizeof text; j++) CHECK(text[j] == '#'); /* not a byte more is written */
+    /* The function wrote no byte after the text. */
+    for (size_t j = strlen(text) + 1; j < sizeof text; j++) CHECK(text[j] == '#');
   }
 }
 

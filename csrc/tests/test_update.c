@@ -186,7 +186,7 @@ static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool fro
   for (int i = 0; i < R * C; i++) before[i] = x[i];
   oa_array parts[] = {right, left, left, left};
   parts[2].data = x + 3, parts[2].shape = middle;
-  parts[3].data = x + 6, parts[3].shape = wrapped; /* its lines end in the next row */
+  parts[3].data = x + 6, parts[3].shape = wrapped; /* the lines of this array end in the next row */
   float seven = 7;
   for (int k = 0; k < 4; k++) {
     CHECK_OK(oa_pointer_fill(both[1].handle, &seven, 2, shape, strides));

@@ -17,10 +17,10 @@ enum action { UPDATE, FINISH, BEGIN };
 typedef struct actor {
   pthread_t thread;
   pthread_barrier_t *all_are_open;
-  int access;      /* of its open call */
-  oa_array *holds; /* by that call */
+  int access;      /* the access of the thread's open call */
+  oa_array *holds; /* the array that the open call holds */
   oa_array *wants;
-  oa_region *region; /* of the array that it wants */
+  oa_region *region; /* the region of the array that the thread wants */
   enum action action;
   int status;
 } actor;

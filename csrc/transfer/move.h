@@ -24,7 +24,7 @@ typedef struct oa_move_trace {
  * in the set. */
 typedef struct oa_kept {
   const oa_parts *parts; /* NULL: all bytes of the lines reach the host */
-  int64_t start;         /* of the first line */
+  int64_t start;         /* offset of the first line */
   int64_t low, high;
 } oa_kept;
 
@@ -54,7 +54,7 @@ extern struct oa_tuning {
   int64_t small;      /* arrays up to this size are packed */
   int64_t alone_most; /* one thread copies a batch of fewer bytes, because waking other threads would take longer */
   int64_t chunk_least, chunk_most; /* bytes of a chunk: multiples of 16, at most OA_LARGE_BYTES */
-  int64_t part_least;              /* the least bytes of a chunk that one thread fills or drains */
+  int64_t part_least;              /* a thread fills or drains at least so many bytes of a chunk */
   int64_t past_least, past_most;   /* limits for stores that bypass the caches */
   int64_t past_threads;            /* the number of threads that fill chunks if the stores bypass the caches */
   int64_t split_least;             /* from this size on, backends that copy by themselves use several threads */

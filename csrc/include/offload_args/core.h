@@ -228,7 +228,7 @@ typedef struct oa_backend_info {
   size_t size;
   char name[16];   /* "cuda": the devices are "cuda:0", "cuda:1" and so on; "host" is one device without a number */
   int flags;       /* oa_device_flags */
-  int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
+  int dlpack_type; /* DLPack's DLDeviceType of the devices' memory; 0: the memory can't be exported */
 } oa_backend_info;
 
 typedef struct oa_device_info {
@@ -244,7 +244,7 @@ typedef struct oa_device_info {
   int driver_version;
   int compute_major;
   int compute_minor;
-  int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
+  int dlpack_type; /* DLPack's DLDeviceType of the device's memory; 0: the memory can't be exported */
 } oa_device_info;
 
 /* -- errors -------------------------------------------------------------------------------------------------------- */
@@ -361,10 +361,10 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
  * device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 /* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
- * array: as in oa_region_enter, with the direction OA_SCRATCH. Sets its handle. The memory ends with oa_pointer_release
- * of the handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE if the region's calls are being
- * captured, unless a chain captures them and the flags have OA_OF_GRAPH. Memory for a chain lives until the chain has
- * ended, too. */
+ * array: as in oa_region_enter, with the direction OA_SCRATCH. Sets array->handle. The memory ends with
+ * oa_pointer_release of the handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE if the region's
+ * calls are being captured, unless a chain captures them and the flags have OA_OF_GRAPH. Memory for a chain lives until
+ * the chain has ended, too. */
 int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
@@ -415,7 +415,7 @@ int oa_library_open(const char *library, const char *path, const char *prefix);
  * the core share one pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if the library lacks a required
  * function. */
 int oa_library_share(const char *library, const char *module);
-const char *oa_library_path(const char *library); /* "" until it is loaded */
+const char *oa_library_path(const char *library); /* "" until the library is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
  * to text and returns OA_ERROR_LIBRARY. */
 typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
@@ -490,8 +490,8 @@ typedef struct oa_trace_event {
   /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. For a launch:
    * the multiprocessors of its device */
   int32_t batch;
-  int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */
-  char name[48];  /* of the array or the function */
+  int32_t packed; /* 1 for a copy that was gathered or scattered on the host */
+  char name[48];  /* name of the array or the function */
   char why[64];   /* of a copy or wait: "first read by cublas.sgemv"; of a launch: "grid 9x1x1 block 64x2x1 shared 0" */
 } oa_trace_event;
 

@@ -100,7 +100,7 @@ class Element {
 template <class T>
 class Slice {
   Array<T> array;
-  long long row_, start; /* of the row */
+  long long row_, start; /* index of the row, and the row's start */
   Run columns;
 
  public:

@@ -26,8 +26,8 @@ typedef struct oa_parameter {
   const char *name; /* for messages; the core copies the name */
   /* of a pointer: OA_READ, OA_OVERWRITE (writes every element, and reads none), OA_READ_WRITE; 0: a value */
   int32_t access;
-  int32_t dtype;  /* of a pointer: its oa_dtype; OA_ANY: any */
-  int32_t nbytes; /* of a value; 8 for a pointer */
+  int32_t dtype;  /* oa_dtype of a pointer; OA_ANY: any dtype */
+  int32_t nbytes; /* bytes of a value; 8 for a pointer */
   int32_t offset; /* byte offset among the kernel's arguments */
 } oa_parameter;
 

@@ -64,7 +64,7 @@ typedef struct oa_role {
   /* for numbers: their count, 1 or more; for an object: the index of its kind in the library; for a list that is an
    * output: the index of the value with its length */
   unsigned char count;
-  const char *name; /* of the parameter */
+  const char *name; /* name of the parameter */
   /* NULL, or: the name of the `type` that determines its dtype; the class of an object; "none": NULL is allowed; the
    * format of a struct, as in Python; of an output: "text" or "stream" */
   const char *more;

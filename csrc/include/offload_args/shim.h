@@ -112,7 +112,7 @@ static inline oa_extent oa_optional(oa_extent extent) {
 static inline oa_extent oa_optional_if(int test, oa_extent extent) { return test ? oa_optional(extent) : extent; }
 
 typedef struct oa_operand {
-  const char *name; /* of the parameter */
+  const char *name; /* name of the parameter */
   const void *pointer;
   int access; /* oa_access */
   int dtype;  /* oa_dtype; OA_ANY: not checked */
