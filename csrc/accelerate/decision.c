@@ -163,7 +163,7 @@ static uint64_t maker_of(const oa_program_call *call) {
 }
 
 /* Returns whether the call does few operations for each number that is copied, like the routines of level 2. The CPU
- * makes such a call in less time than the copies take, whatever the rates are. */
+ * makes a call with few operations in less time than the copies take, whatever the rates are. */
 static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }

@@ -225,7 +225,7 @@ void oa_got_patch(oa_got_choose choose) {
     if (!entry) break;
     *entry = list.at[i].module;
     const char *path = list.at[i].path;
-    /* This waits for a dlopen that is still relocating the module, and keeps the module loaded. */
+    /* dlopen waits for another thread that is still relocating the module, and keeps the module loaded. */
     entry->handle = dlopen(path[0] ? path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     if (!entry->handle) continue; /* the kernel's own module, or a module that was closed meanwhile */
     if (((const struct link_map *)entry->handle)->l_addr == entry->base) find_slots(entry, path, choose);

@@ -42,7 +42,7 @@ static int run(const oa_lapack *l, const char *library, const char *name, oa_val
 
 static void spell(const oa_lapack *l, char *name, size_t size, const char *base) {
   const bool is_real = l->letter == 's' || l->letter == 'd';
-  /* Complex routines have other names if a real matrix is symmetric or orthogonal. */
+  /* If the name of a real routine has "or" (orthogonal) or "sy" (symmetric), the complex routine has another name. */
   if (!is_real && strncmp(base, "or", 2) == 0)
     snprintf(name, size, "%cun%s", l->letter, base + 2);
   else if (!is_real && strncmp(base, "sy", 2) == 0)

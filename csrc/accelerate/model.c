@@ -45,7 +45,7 @@ void oa_model_set(const oa_accelerate_rates *rates) {
 static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
 
 /* Returns the pair of cells of a call. The first cell has the times on the CPU, and the times on the device of calls
- * that sent their operands. The second cell has the times on the device of the other calls. */
+ * that sent their operands. The second cell has the times on the device of calls whose operands were already there. */
 static cell *cells_of(const oa_program_call *call) {
   int exponent = 0;
   for (double left = call->operations; left >= 2 && exponent < CLASSES - 1; left /= 2) exponent++;

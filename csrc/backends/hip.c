@@ -34,7 +34,7 @@ enum { /* constants of the driver that only this file uses */
        INVALID_DEVICE = 101,
        KIND_UP = 1, /* kinds of copies */
        KIND_DOWN = 2,
-       KIND_DEVICE = 3, /* either side may be pinned memory as well */
+       KIND_DEVICE = 3, /* KIND_DEVICE: either side may also be pinned memory */
        HOST_5 = 0,      /* types of memory, by HIP's major version */
        PLAIN_6 = 0,
        HOST_6 = 1,

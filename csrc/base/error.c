@@ -44,7 +44,7 @@ void oa_warn(const char *format, ...) {
  * warning. */
 static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char process_warning[OA_TEXT_BYTES];
-static atomic_int process_state; /* 0: none yet, 1: to be reported, 2: reported */
+static atomic_int process_state; /* 0: no warning yet; 1: the warning is to be reported; 2: it was reported */
 
 void oa_warn_process(const char *format, ...) {
   va_list arguments;

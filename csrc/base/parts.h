@@ -29,9 +29,10 @@ bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
 /* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 /* Returns the next lines of the set and advances the place. Returns 0 lines after the end of the set. The lines have no
- * byte outside of the set, and each byte of the set is in one of them. */
+ * byte outside of the set, and each byte of the set is in one of the returned lines. */
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
-/* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if there are none. */
+/* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if the set has no bytes
+ * there. */
 bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high);
 /* Advances *from, and returns lines that contain all bytes of the set from the old *from to the new *from. The lines
  * have at most one other byte for every eight bytes of the set. Returns 0 lines after the end of the set. The lines

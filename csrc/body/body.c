@@ -109,7 +109,7 @@ static const void *first_of(int role, const oa_value *value) {
 }
 
 /* Sets *name to the name of the first device array, or of the first number if only numbers are on the device. Returns
- * its pointer; NULL if there is neither. */
+ * the pointer of that array or number; NULL if nothing is on the device. */
 static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, const char **name) {
   const void *number = NULL;
   for (int i = 0; i < routine->count; i++) {

@@ -12,7 +12,7 @@ enum { OA_MOST_DIMENSIONS = 8 };
 /* The memory that a descriptor describes. */
 typedef struct oa_description {
   int dtype; /* OA_ANY: a dtype that NumPy lacks; then only nbytes is known */
-  int rank;  /* 0: 0: the descriptor was not read */
+  int rank;  /* 0: the descriptor was not read */
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
   int64_t span;     /* elements from the first to the last one, gaps included */

@@ -10,7 +10,7 @@ enum { OA_MOST_OBJECTS = 16 };
 
 /* The state of a thread before a helper function. */
 typedef struct oa_before {
-  void *current; /* device */
+  void *current; /* the current device */
   /* capture mode; -1: unchanged. Helper functions are independent of captures, whatever they allocate or wait for */
   int mode;
 } oa_before;

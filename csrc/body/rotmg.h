@@ -4,8 +4,9 @@
 
 #include "offload_args/routine.h"
 
-/* Callers of cblas_srotmg and cblas_drotmg. The callers compute two cases themselves. They do not scale an infinite
- * weight. If only rounding prevents a rotation, they set H and all numbers except y1 to 0, as the reference does. */
+/* Callers of cblas_srotmg and cblas_drotmg. In two cases a caller computes the result itself. It does not scale an
+ * infinite weight. If only rounding prevents a rotation, it sets H and all numbers except y1 to 0, as the reference
+ * does. */
 int oa_call_srotmg(void *symbol, oa_value *values, int ilp64);
 int oa_call_drotmg(void *symbol, oa_value *values, int ilp64);
 

@@ -125,7 +125,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 /* -- beginning -- */
 
 /* Returns the name of the first host operand that no earlier call wrote, and which this call writes; NULL if there is
- * none. The bytes of such an operand would come down even if the graph never ran. */
+ * none. The operand's bytes would come down even if the graph never ran. */
 static const char *name_first_written(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;

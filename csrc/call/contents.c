@@ -230,7 +230,8 @@ static char *pack(const oa_view *view) {
   return packed;
 }
 
-/* Reads the elements from the host, if the device does not have them. Sets *was_read to whether they were read. */
+/* Reads the elements from the host, if the device does not have them. Sets *was_read to true if the elements were
+ * read. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
                      const int64_t *strides, bool *was_read) {
   int status = OA_OK;

@@ -21,8 +21,8 @@ static inline bool oa_extent_is_triangle(const oa_extent *e) {
 int64_t oa_touched_span(const oa_touched *touched);
 /* Returns whether `outer` has every touched byte. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
-/* Returns whether no byte is touched by both. The result is exact. For most pairs the time is constant. For other pairs
- * it is proportional to the number of lines of the operand with fewer lines. */
+/* Returns whether no byte is touched by both operands. The result is exact. For most pairs the time is constant. For
+ * other pairs it is proportional to the number of lines of the operand with fewer lines. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
 /* The touched bytes in runs, in the order of memory: lines, or columns of a triangle or band, as one line each. A run
  * may be empty. A batch whose arrays overlap is a single run. */

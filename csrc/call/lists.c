@@ -194,7 +194,8 @@ static int send(const oa_call *call, oa_lists *lists) {
   /* The call frees this memory when it ends. */
   int status = oa_device_allocate(device, stream, lists->nbytes, &lists->address);
   if (!status) status = copy_up(call, lists, stream, lists->address);
-  /* oa_begin has waited for all other work that such a library needs. */
+  /* A library without streams needs the addresses when it is called. oa_begin has waited for all other work that the
+   * library needs. */
   if (!status && call->library && call->library->state->waits)
     status = device->backend->stream_synchronize(device, stream);
   return status;

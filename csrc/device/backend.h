@@ -59,7 +59,7 @@ typedef struct oa_backend {
   /* Frees memory in stream order. The address is invalid afterwards, even after a failure. */
   int (*free)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
   /* The core calls `pool` when it puts memory into its pool, and `take` when it takes memory out. No operation uses
-   * pooled memory. NULL: the backend needs no such calls. */
+   * pooled memory. The two entries are NULL if the backend needs neither call. */
   void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for pending frees, then returns idle memory to the driver */
@@ -72,8 +72,8 @@ typedef struct oa_backend {
   /* Copies up from pinned memory. The host lines may be read at any time until the stream has finished the copy. */
   int (*copy_up_later)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
                        size_t from_pitch, size_t width, size_t lines);
-  /* Allocates pinned host memory, from and to which copies run at the speed of the bus. Returns OA_ERROR_MEMORY if none
-   * can be allocated. */
+  /* Allocates pinned host memory, from and to which copies run at the speed of the bus. Returns OA_ERROR_MEMORY if no
+   * pinned memory can be allocated. */
   int (*pin)(oa_device *device, size_t nbytes, void **memory);
   int (*unpin)(oa_device *device, void *memory, size_t nbytes);
   /* Returns whether those bytes of the host are pinned, by any code of the process. */
@@ -105,18 +105,19 @@ typedef struct oa_backend {
    * its own stream or event is captured. The argument -1 leaves the mode unchanged. The function returns -1 if the
    * backend has no modes. NULL: the backend has no captures. */
   int (*capture_mode)(int mode);
-  /* Graphs. NULL: the backend has none. After graph_begin, the stream records its work and does not run it. A backend
-   * whose streams are NULL sets *stream to a stand-in, and graph_end sets *stream back to NULL. */
+  /* Graphs. The entries are NULL if the backend has no graphs. After graph_begin, the stream records its work and does
+   * not run it. A backend whose streams are NULL sets *stream to a stand-in, and graph_end sets *stream back to
+   * NULL. */
   int (*graph_begin)(oa_device *device, void **stream);
   /* Ends the recording, also if the call fails. After a failure, *graph is NULL. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
-  /* Makes a graph ready to be launched. Several threads may call it at the same time, and repeatedly. NULL: graph_end
-   * makes the graph ready. */
+  /* Makes a graph ready to be launched. Several threads may call graph_prepare at the same time, and repeatedly. The
+   * entry is NULL if graph_end makes the graph ready. */
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of the graph is under way */
   /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop becomes NULL if the driver has no
-   * such graphs, or refuses this graph. NULL: the backend has no such graphs. */
+   * loops, or refuses this graph. The entry is NULL if the backend has no loops. */
   int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
   int (*event_create)(oa_device *device, void **event);
   int (*event_record)(oa_device *device, void *event, void *stream);
@@ -124,15 +125,16 @@ typedef struct oa_backend {
   int (*event_done)(oa_device *device, void *event, int *done);
   int (*event_synchronize)(oa_device *device, void *event);
   int (*synchronize)(oa_device *device); /* waits for the whole device, including work of other code in this process */
-  /* `enter` makes the device current on this thread for a vendor's call. `leave` restores the former state. NULL if the
-   * backend does not need them. */
+  /* `enter` makes the device current on this thread for a vendor's call. `leave` restores the former state. The two
+   * entries are NULL if the backend needs neither call. */
   int (*enter)(oa_device *device, void **saved);
   int (*leave)(oa_device *device, void *saved);
   /* Calls `run` with a copy of the arguments, on the CPU, in stream order. For OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
-  /* Kernels. NULL: the backend has none, or is OA_DEVICE_HOST_CALLS; in the second case, the core itself runs functions
-   * of shared objects through `submit`. The core has checked the image as far as it can read the image's format.
-   * Returns OA_ERROR_MODULE if the driver refuses the image. `name` is for the error text. */
+  /* Kernels. The entries are NULL if the backend has no kernels. They are also NULL for OA_DEVICE_HOST_CALLS backends,
+   * for which the core itself runs functions of shared objects through `submit`. The core has checked the image as far
+   * as it can read the image's format. Returns OA_ERROR_MODULE if the driver refuses the image. `name` is for the error
+   * text. */
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
   /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On

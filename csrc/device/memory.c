@@ -45,7 +45,7 @@ static struct oa_spares *spares_of(oa_device *device) {
   if (!(pool = calloc(1, sizeof *pool))) return NULL;
   pthread_mutex_init(&pool->mutex, NULL);
   if (atomic_compare_exchange_strong(&device->spares, &spares, pool)) return pool;
-  pthread_mutex_destroy(&pool->mutex); /* another thread has made the pool */
+  pthread_mutex_destroy(&pool->mutex); /* another thread was faster and has made the pool */
   free(pool);
   return spares;
 }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 
 /* Returns OA_OK if the image is whole: PTX text, a fatbin, or an ELF file whose sections and segments are inside the
- * file. shared: 1: the image has to be a shared object for this machine. */
+ * file. If `shared` is not 0, the image has to be a shared object for this machine. */
 int oa_image_check(const char *name, const void *image, size_t nbytes, int shared);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct oa_library_state {
   bool ready;                /* index and backend are set; atomic */
   bool unknown;              /* this build has no backend of that name */
   bool waits;                /* the library runs on a GPU but takes no stream: the core waits for each call */
-  int ilp64;                 /* the size of the library's integers: 1: 64 bits; 0: 32 bits */
+  int ilp64;                 /* 1: the library's integers have 64 bits; 0: 32 bits */
   int fetches_early;         /* 1 for versions before results_since, whose results for the host come too early */
   void *loaded;              /* atomic; the fields below are set before it */
   char *path;

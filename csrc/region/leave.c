@@ -164,7 +164,7 @@ static int wait_for_users(oa_region_state *region) {
 }
 
 /* Returns the pointer to the slot's group in the enclosing region: the youngest older open region of the same thread
- * that lends some of the group. NULL: there is no such region. */
+ * that lends some of the group. NULL: no older region does. */
 static oa_slot *enclosing(const oa_slot *slot) {
   const oa_region_state *region = slot->region;
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
@@ -430,8 +430,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
 
 /* -- waiting: the enqueued copies arrive -- */
 
-/* Takes the lock and returns the state of a live region. If there is none, returns NULL with the text set and the lock
- * free. */
+/* Takes the lock and returns the state of a live region. If `handle` is not a live region, returns NULL with the text
+ * set and the lock free. */
 static oa_region_state *find(const char *function, oa_region *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
@@ -445,8 +445,8 @@ static oa_region_state *find(const char *function, oa_region *handle, int *statu
   return NULL;
 }
 
-/* Makes the region's stream run after all work that leaving has to wait for. Returns false if there is no such work.
- * *ordered: false if that failed for some of it, and the device has to be waited for. */
+/* Makes the region's stream run after all work that leaving has to wait for. Returns false if leaving has to wait for
+ * no work. *ordered becomes false if some of the work could not be ordered, so that the device has to be waited for. */
 static bool order_all(oa_region_state *region, bool *ordered) {
   oa_stream *stream = region->stream;
   int status;

@@ -16,8 +16,8 @@ enum { OA_RESIDENT_LOOKS = 32 };
 int oa_residency_start(void);
 /* Frees entries that were destroyed meanwhile. Called without the lock. */
 void oa_resident_free_ended(void);
-/* Gives a mapping of one array its entry, if the array is resident or may become so. is_new: true: the mapping is new
- * and takes the entry's memory, if any; false: the region shares the mapping of another region. */
+/* Gives a mapping of one array its entry, if the array is resident or may become so. If is_new is true, the mapping is
+ * new, and takes the entry's memory, if any. Otherwise the region shares the mapping of another region. */
 void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new);
 /* Notes that nothing was issued for the mapping, because its region could not be entered. */
 void oa_resident_unused(oa_mapping *mapping);

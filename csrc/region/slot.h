@@ -83,8 +83,8 @@ static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
 }
 /* Returns the slot of the region's pointer that this slot is a slice of, or the slot itself. */
 static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[slot->root]; }
-/* Takes the lock and returns the live slot of a pointer, which is the parameter `name` of a public function. If there
- * is none, returns NULL with *status and the text set and the lock free. */
+/* Takes the lock and returns the live slot of a pointer, which is the parameter `name` of a public function. If
+ * `pointer` is not a live pointer, returns NULL with *status and the text set and the lock free. */
 oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status);
 /* Returns whether the slot's memory ends with its last pointer: a device scalar, or scratch of oa_scratch. */
 bool oa_slot_is_counted(const oa_slot *slot);

@@ -138,7 +138,7 @@ static void region_enter(void) {
     REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
   }
-  for (int i = 0; i < 3; i++) { /* with gaps; reversed; all elements at one place */
+  for (int i = 0; i < 3; i++) { /* arrays with gaps, reversed arrays, and arrays with all elements at one place */
     static const int64_t wrong_strides[][2] = {{4, 400}, {-4, -4}, {0, 0}};
     a.direction = OA_SCRATCH, a.strides = wrong_strides[i];
     REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));

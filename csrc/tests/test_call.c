@@ -88,8 +88,8 @@ static void the_last_of_many_operands_is_checked(void) {
   leave();
 }
 
-/* Calls that are only checked move nothing. A wrong call fails as usual, and a right call fails with the status of such
- * calls. */
+/* Calls that are only checked move nothing. A wrong call fails as usual, and a right call fails with
+ * OA_ERROR_ARGUMENT. */
 static void a_call_is_checked_and_not_made(void) {
   oa_operand operands[MOST];
   oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);

@@ -111,7 +111,7 @@ static int end_by_a_touch(bool handled, bool on_a_thread) {
   if (child == 0) {
     if (freopen("/dev/null", "w", stderr) == NULL) _exit(1);
     if (oa_device_open("sim", &device)) _exit(2);
-    signal(SIGSEGV, handled ? before : SIG_DFL); /* a sanitizer has its own handler */
+    signal(SIGSEGV, handled ? before : SIG_DFL); /* replaces a sanitizer's own handler */
     oa_array array;
     lend(&array);
     if (fill(array.handle, 3)) _exit(3);

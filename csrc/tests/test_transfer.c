@@ -225,8 +225,8 @@ static void failing_arrays(struct array *a) {
   a[3] = array_of((oa_lines){0, 3000, 3004, 8}, true, "packed");
 }
 
-/* Makes a transfer that fails. fail: k: the k-th call fails; -k: the device is lost in the k-th call. Returns whether
- * call k was reached. */
+/* Makes a transfer that fails. If `fail` is k, the k-th call fails; -k: the device is lost in the k-th call. Returns
+ * whether call k was reached. */
 static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
   oa_move moves[FAILING];
   for (int i = 0; i < FAILING; i++) {

@@ -53,7 +53,7 @@ static void *run(void *data) {
   return NULL;
 }
 
-/* Runs the actors at the same time. Returns how many were refused. */
+/* Runs the actors at the same time. Returns how many actors were refused. */
 static int refused(actor *actors, int count) {
   pthread_barrier_t barrier;
   int matches = 0;

@@ -98,7 +98,7 @@ int oa_pack_small(oa_batch *batch);
 /* Returns whether a move travels in chunks: it is not staged, direct or in place. */
 static inline bool oa_move_is_large(const oa_move *move) { return !move->staged && !move->direct && !move->in_place; }
 /* Finds the next bytes that reach the host, in a line of a section, at offset *at or later. Sets *at to their start,
- * and *end to their end. Returns false if there are none. */
+ * and *end to their end. Returns false if no further bytes reach the host. */
 bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *end);
 /* Notes that a section reached its array. */
 static inline void oa_section_drained(const oa_section *p) {

@@ -184,7 +184,8 @@ static int report_torn(const oa_batch *b, int status) {
   return oa_fail(OA_ERROR_TORN, "copying back failed%s; %s", text, first.text);
 }
 
-/* Drains the staged moves, and issues the copies to pinned arrays. Returns whether it issued such copies. */
+/* Drains the staged moves, and issues the copies to pinned arrays. Returns whether it issued copies to pinned
+ * arrays. */
 static bool receive_small(const oa_batch *b) {
   const bool synchronous = b->device->backend->flags & OA_SYNCHRONOUS;
   bool direct = false;

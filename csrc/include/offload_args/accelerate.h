@@ -48,7 +48,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_WAITING, /* the device, or its LAPACK, is not open yet */
   OA_REFUSED_OVERLAP, /* the output overlaps an input */
   OA_REFUSED_INVALID, /* an argument is wrong, or the call does nothing */
-  OA_REFUSED_CROWD,   /* several threads make such calls at the same time */
+  OA_REFUSED_CROWD,   /* several threads make calls at the same time */
   OA_REFUSED_BACKOFF, /* the device failed recently, or permanently */
   OA_REFUSED_FAILED,  /* the device failed in this call */
   OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count */

@@ -45,9 +45,9 @@ int oa_chain_end(oa_chain *chain);
  * array is no longer at the address that the calls use. */
 int oa_chain_replay(oa_chain *chain);
 /* Repeats the captured calls until the element `until`, which the calls write, is not 0, but at most at_most times.
- * Waits for all repetitions. The element is tested after each run. If the driver can and the calls are few, the device
- * tests the element, and the loop is one launch. *count: the number of runs, also after a failure; *ended: 1 if the
- * element is not 0. */
+ * Waits for all repetitions. The element is tested after each run. If the driver has loops and the calls are few, the
+ * device tests the element, and the loop is one launch. *count: the number of runs, also after a failure; *ended: 1 if
+ * the element is not 0. */
 int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t *count, int *ended);
 /* Describes a captured call by its number, and one of its uses of an array. */
 int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);

@@ -269,7 +269,7 @@ const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" for a number that
  * backend has the number. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
-/* Counts the devices of a backend. If there are none, oa_last_error() has the reason. */
+/* Counts the devices of a backend. If *count becomes 0, oa_last_error() has the reason. */
 int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
@@ -297,10 +297,10 @@ int oa_guard_is_default(void);
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
 /* Frees memory from oa_pinned_allocate; NULL: OA_OK. */
 int oa_pinned_free(int device, void *memory, size_t nbytes);
-/* Sets the number of threads for the copies of one device, the calling thread included. Devices that copy at the same
- * moment have as many threads each. 0: the value of OFFLOAD_ARGS_THREADS. If that is not set, the number is one less
- * than the CPUs that this process may use, but at most 12, and all devices together have no more threads than there are
- * CPUs. */
+/* Sets the number of threads for the copies of one device, the calling thread included. If several devices copy at the
+ * same moment, each device has this number of threads. 0: the value of OFFLOAD_ARGS_THREADS. If that is not set, the
+ * number is one less than the CPUs that this process may use, but at most 12, and all devices together have no more
+ * threads than there are CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ namespace oa {
 #if OA_DEBUG
 /* The first out-of-bounds access of a launch. offload_args/kernels/debug.py has the same fields. */
 struct Record {
-  unsigned is_set; /* 1: the launch had such an access */
+  unsigned is_set; /* 1: the launch had an out-of-bounds access */
   int argument;    /* number of the argument, from 0; -1: shared memory; -2: an exception, whose text is in sink */
   int in_slice;    /* 1: index and size describe a slice of the argument */
   unsigned block[3], thread[3];

@@ -37,7 +37,7 @@ extern "C" {
 /* A function of the C API, to be cast to its own type. */
 typedef void (*oa_function)(void);
 
-/* The struct that the capsule points to. New members go to its end. */
+/* The struct that the capsule points to. New members go to the end of the struct. */
 typedef struct oa_python_api {
   size_t size; /* size of this struct, in the library's version */
   int version; /* OA_VERSION of the library */

@@ -74,7 +74,7 @@ typedef struct oa_role {
 struct oa_routine {
   const char *function;  /* "cublas.sgemv": the names of the library and the routine */
   const oa_role *record; /* an array of `count`, in the order of its values */
-  const char *doc;       /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
+  const char *doc; /* the text for PyMethodDef.ml_doc: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;
   /* Checks the values, moves the missing bytes and calls the vendor's function. Returns an oa_status. values: one for
    * each role of the record; their contents are undefined afterwards, except for result, update and output. device: 1

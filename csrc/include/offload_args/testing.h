@@ -11,9 +11,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* [cffi begin] */
-/* Sets the properties of a sim device. capacity: in bytes; 0: no limit. fail_after: k: the k-th backend call from now
- * fails with a made-up driver error; 0: no call fails; -k: the k-th call and all later calls fail, as if the device was
- * lost. delay_us: the additional time of each operation on its streams. */
+/* Sets the properties of a sim device. capacity: in bytes; 0: no limit. If fail_after is k, the k-th backend call from
+ * now fails with a made-up driver error; 0: no call fails; -k: the k-th call and all later calls fail, as if the device
+ * was lost. delay_us: the additional time of each operation on its streams. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
 int64_t oa_sim_backend_calls(int device); /* backend calls so far; -1 with the text set if there is no such sim */
 /* Sets the residency mode, which replaces OFFLOAD_ARGS_RESIDENCY (-1: the environment variable counts again), and
