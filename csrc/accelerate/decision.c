@@ -78,7 +78,7 @@ static int note_lent(oa_present *element, void *data) {
 }
 
 /* Returns whether a region lends memory of an operand that is written. The CPU makes such a call. If the device made
- * it, some of its result would be in the region's memory on the device, and not in the host's array. */
+ * such a call, some of the result would be in the region's memory on the device, and not in the host's array. */
 static bool is_lent(const oa_program_call *call, const oa_program_operand *operands, int count) {
   int lent = 0;
   oa_lock();
@@ -196,7 +196,7 @@ static bool can_make(const oa_program_call *call) {
   return (!call->is_lapack || lapack_device == device) && !is_lacking[call->routine->number];
 }
 
-/* Returns whether the call goes. If it does not, sets call->reason to the reason. Called with the lock. */
+/* Returns whether the call goes. If the call does not go, sets call->reason to the reason. Called with the lock. */
 static bool decide(oa_program_call *call, oa_known *known, int others) {
   const bool is_selected = !options.families || options.families >> call->routine->family & 1;
   const double margin = options.margin;

@@ -279,7 +279,7 @@ int64_t oa_known_steady(const oa_known *known) {
   return bytes;
 }
 
-/* Drops the arrays that were unused longest until nbytes more bytes fit. Returns false if they can't fit. */
+/* Drops the arrays that were unused longest until nbytes more bytes fit. Returns false if the bytes can't fit. */
 static bool make_room(int64_t nbytes, int64_t room) {
   if (!room) return true;
   if (nbytes > room) return false;

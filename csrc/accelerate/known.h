@@ -39,7 +39,7 @@ void oa_known_look(oa_known *known, const oa_array *arrays, int count, int devic
 void oa_known_lock(void);
 void oa_known_unlock(void);
 /* Notes that the call has these arrays, finds the steady arrays, and ends the stay of arrays that changed or that no
- * call uses any more. Call it under the lock, like the functions below. */
+ * call uses any more. Call this function and the functions below under the lock. */
 void oa_known_see(oa_known *known);
 /* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
 int64_t oa_known_steady(const oa_known *known);

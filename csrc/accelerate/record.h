@@ -7,13 +7,13 @@
 /* The one lock of rows, calls under way, events and the model. A thread holds the lock for bookkeeping only. */
 void oa_record_lock(void);
 void oa_record_unlock(void);
-/* Makes each forked child note that the lock must not be taken, because it may be held for ever. Call it once. */
+/* Makes each forked child note that the lock must not be taken, because it may be held for ever. Called once. */
 void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
 /* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for at most `patience`
- * seconds. `planned`: an oa_accelerate_planning. Call it under the lock, like the functions below. The lock is free
- * during the wait. */
+ * seconds. `planned`: an oa_accelerate_planning. Call this function and the functions below under the lock. The lock is
+ * free during the wait. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);

@@ -375,7 +375,8 @@ static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
   gpu_stream none = NULL;
   if ((*relay = atomic_load(place))) return SUCCESS;
   const int code = driver.stream_create(relay, STREAM_NON_BLOCKING);
-  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread has set it */
+  /* Another thread was faster and has set this relay. */
+  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none;
   return code;
 }
 

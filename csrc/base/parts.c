@@ -234,8 +234,8 @@ bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *
   return any;
 }
 
-/* Returns lines that contain the set's bytes from `from` to *end. The lines have the pitch `pitch`; if it is 0, the
- * result is one line. Sets *end. */
+/* Returns lines that contain the set's bytes from `from` to *end. The lines have the pitch `pitch`; if `pitch` is 0,
+ * the result is one line. Sets *end. */
 static oa_lines near(const oa_parts *parts, oa_lines bounds, int64_t from, int64_t pitch, int64_t *end) {
   oa_lines lines = {.count = 0};
   interval next;

@@ -9,10 +9,10 @@ typedef struct oa_parts oa_parts;
 
 enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is at most half as long as the run before it */
 
-/* A place in a set. If all its fields are 0, it is the start of the set. */
+/* A place in a set. A place whose fields are all 0 is the start of the set. */
 typedef struct oa_parts_place {
   int64_t at[OA_PARTS_RUNS]; /* the next interval of each run */
-  int64_t low, high;         /* an interval that was read, but not returned; none if they are equal */
+  int64_t low, high;         /* an interval that was read, but not returned; low == high: there is no such interval */
 } oa_parts_place;
 
 /* Adds the bytes of the lines. The time is proportional to the number of intervals of the lines, times the logarithm of

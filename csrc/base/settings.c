@@ -88,7 +88,7 @@ int oa_settings_check(void) {
 /* -- CPUs --------------------------------------------------------------------------------------------------------- */
 
 /* Returns a cgroup's bandwidth limit in whole CPUs; 0 if the cgroup has no limit. The file at quota_path has "quota
- * period". In version 1 of cgroups, it has only the quota. */
+ * period". In version 1 of cgroups, this file has only the quota. */
 static int cgroup_cpus(const char *quota_path, const char *period_path) {
   char first[32] = "";
   long period = 100000;

@@ -36,7 +36,7 @@ static _Atomic int64_t expected;   /* a task is expected until now() returns thi
 static atomic_int count;           /* the most threads for one owner; 0: not known yet */
 static atomic_int most;            /* the most threads that may be started */
 
-/* Returns how many more threads may join the tasks of an owner. The callers of its tasks count as threads. */
+/* Returns how many more threads may join the tasks of an owner. The callers of the owner's tasks count as threads. */
 static int room_of(const void *owner) {
   int room = oa_threads_count();
   for (const task *t = tasks; t; t = t->next)
@@ -61,7 +61,7 @@ static void wake(int threads) {
   for (int i = 0; i < threads && i < WAKE; i++) pthread_cond_signal(&posted);
 }
 
-/* Polls for a task while one is expected. Returns whether a task came. Frees the mutex while it polls. */
+/* Polls for a task while one is expected. Returns whether a task came. The mutex is free during the polling. */
 static bool look_out(void) {
   const unsigned seen = atomic_load(&posts);
   if (now() >= atomic_load(&expected)) return false;

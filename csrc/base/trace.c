@@ -87,7 +87,8 @@ int oa_trace_set(int flags) {
     cell *queue = malloc(CELLS * sizeof *queue), *none = NULL;
     if (!queue) return oa_fail(OA_ERROR_MEMORY, "oa_trace_set: no host memory for %d events", CELLS);
     for (uint64_t i = 0; i < CELLS; i++) atomic_init(&queue[i].turn, i);
-    if (!atomic_compare_exchange_strong(&cells, &none, queue)) free(queue); /* another thread has set it */
+    /* Another thread was faster and has set the queue. */
+    if (!atomic_compare_exchange_strong(&cells, &none, queue)) free(queue);
   }
   atomic_store(&oa_tracing, flags);
   return OA_OK;

@@ -34,7 +34,7 @@ static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routin
 __attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
 __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
 /* Fails because a comparison of sizes does not hold. `names`: the names of the sizes, separated by a space. `sizes`:
- * their values. */
+ * the values of the sizes. */
 __attribute__((cold)) int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names,
                                               const int64_t *sizes);
 

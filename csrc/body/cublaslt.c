@@ -396,8 +396,8 @@ static void add_bias(product *p, const char *name, const void *pointer) {
       shared ? extent : repeated(p, extent, BIAS_BATCH_STRIDE), "computeDesc");
 }
 
-/* Declares the epilogue's auxiliary array. For ReLU, it is a mask with a bit per element. For GELU, it is the input of
- * GELU. */
+/* Declares the epilogue's auxiliary array. For ReLU, the array is a mask with a bit per element. For GELU, the array is
+ * the input of GELU. */
 static int add_aux(product *p, const char *name, const void *pointer) {
   const bool writes = p->epilogue & (RELU | GELU), is_mask = p->epilogue & (RELU | DRELU);
   const int64_t ld = product_value(p, EPILOGUE_AUX_LD, 8), to = is_mask ? 128 : 8;

@@ -31,8 +31,8 @@ static inline void *oa_asked(const oa_routine *routine, int index) {
  * status. */
 __attribute__((cold)) int oa_fail_description(const oa_routine *routine, const char *name, const char *asked,
                                               const void *object, int status);
-/* Fills *description. `strides`: in elements; NULL if there are no gaps. `nbytes`: 0 if it is not known. Refuses a
- * descriptor that describes nothing yet. */
+/* Fills *description. `strides`: in elements; NULL if there are no gaps. `nbytes`: the size of the memory; 0 if the
+ * size is not known. Refuses a descriptor that describes nothing yet. */
 int oa_description_set(const oa_routine *routine, const char *name, oa_description *description,
                        const oa_code_dtype *codes, int code, int rank, const int *shape, const int *strides,
                        size_t nbytes);
@@ -67,7 +67,7 @@ const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
 
 /* -- operands -- */
 
-/* Returns the operand of an array that a descriptor describes. `size`: the name of its size in messages. */
+/* Returns the operand of an array that a descriptor describes. `size`: the name of the array's size in messages. */
 oa_operand oa_operand_of_description(const char *name, const void *pointer, int access,
                                      const oa_description *description, const char *size);
 /* Returns the extent of `nbytes` bytes at a pointer of any dtype. */

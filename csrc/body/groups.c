@@ -12,7 +12,7 @@ static int check_list(const oa_routine *routine, const char *name, const oa_numb
                  routine->function, name, (long long)count, count_name, (long long)count, (long long)list->count);
 }
 
-/* Copies the integers of a list. Returns whether one of them does not fit 32 bits. */
+/* Copies the integers of a list. Returns whether one of the integers does not fit 32 bits. */
 static int read_integers(const oa_number_list *list, int64_t count, int64_t *to) {
   int wide = 0;
   for (int64_t g = 0; g < count; g++) {

@@ -14,15 +14,15 @@ typedef struct oa_groups {
   char name[64];
 } oa_groups;
 
-/* Checks that every list of the routine's record has `count` values, and reads the lists of integers. If it succeeds,
+/* Checks that every list of the routine's record has `count` values, and reads the lists of integers. After a success,
  * oa_groups_free must follow. `operands`: the number of operands of each group. */
 int oa_groups_start(oa_groups *groups, const oa_routine *routine, const oa_value *values, int64_t count,
                     const char *count_name, int operands);
 void oa_groups_free(oa_groups *groups);
 /* Returns "name[g]". The text is valid until the next call of this function for these groups. */
 const char *oa_groups_name(oa_groups *groups, const char *name, int64_t g);
-/* Converts the integers of value `at` to the vendor's type of itemsize bytes, and returns them. Call it once for each
- * value. */
+/* Converts the integers of value `at` to the vendor's type of itemsize bytes, and returns them. Call this function once
+ * for each value. */
 void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize);
 
 /* Passes a call of a library that runs on the CPU to oa_submit, with a copy of the lists and of the values. */

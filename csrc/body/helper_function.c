@@ -320,7 +320,7 @@ int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *n
 }
 
 /* Makes the first object hold other objects. Sets `ended` to the objects that only the first object held until now, and
- * that are to be destroyed. Returns their number. */
+ * that are to be destroyed. Returns the number of these objects. */
 static int hold(const oa_helper_call *call, oa_object_state **ended) {
   int count = 0;
   oa_lock();

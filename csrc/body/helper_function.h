@@ -58,7 +58,7 @@ int oa_with_objects(const oa_routine *routine, oa_value *values, int device, con
                     int (*body)(const oa_routine *, oa_value *, int));
 /* Returns the note of a dtype, and of a shape of that many dimensions. */
 oa_note oa_note_of(int dtype, const oa_number_list *shape, int64_t rank);
-/* Sets *dtype to the dtype that an object among the values has noted. Fails if it has no note. */
+/* Sets *dtype to the dtype that an object among the values has noted. Fails if the object has no note. */
 int oa_noted_dtype(const oa_routine *routine, const char *name, const oa_value *object, unsigned char *dtype);
 /* Sets *description to the dtype and the shape of the note. */
 int oa_noted_description(const oa_routine *routine, const char *name, const oa_value *object,

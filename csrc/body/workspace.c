@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* Allocates the device's part. For a captured call, the graph keeps this memory until the graph is destroyed. */
+/* Allocates the part of the memory that is on the device. For a captured call, the graph keeps this memory until the
+ * graph is destroyed. */
 static int allocate(oa_workspaces *w, const oa_call *call, uint64_t *address) {
   w->is_kept = call->open == OA_CALL_CAPTURED;
   if (!w->is_kept) return oa_device_allocate(call->device, call->native_stream, w->device_bytes, address);

@@ -15,7 +15,7 @@
 typedef struct arrival {
   oa_mapping *mapping;
   int group;
-  bool host_writes; /* an update lets the host write some of it */
+  bool host_writes; /* an update lets the host write some of the group */
   oa_parts *rest;   /* bytes that calls did not write, if they wrote some */
 } arrival;
 
@@ -42,7 +42,8 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
 }
 
 /* Collects the region's mappings whose pages have to be scanned. The first call that needs such a mapping collects all
- * such mappings. Marks the collected mappings as moving, as the mappings of the arrivals are. Returns their number. */
+ * such mappings. Marks the collected mappings as moving, as the mappings of the arrivals are. Returns the number of
+ * collected mappings. */
 static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int number = 0;
   for (int i = 0; i < region->mapping_count && number < OA_RESIDENT_LOOKS; i++) {

@@ -47,7 +47,8 @@ static void unhold(oa_call *call) {
   oa_announce_change();
 }
 
-/* Puts a caller's handle into that pointer mode. call->saved_mode: its former mode, -1 if it stays. */
+/* Puts a caller's handle into that pointer mode. call->saved_mode becomes the handle's former mode, or -1 if the mode
+ * does not change. */
 static int use_mode(oa_call *call, int pointer_mode) {
   const oa_library *library = call->library;
   int mode = -1;
@@ -619,7 +620,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (OA_UNLIKELY(vendor_status != (library ? library->success : 0))) rare = rare_end_of(library, vendor_status);
   if (OA_UNLIKELY(open == OA_CALL_UNNOTED || open == OA_CALL_CAPTURED)) rare |= CAPTURED;
   const bool failed = rare & FAILED;
-  oa_capture *capture = NULL; /* of the core's own graph */
+  oa_capture *capture = NULL; /* the capture of the core's own graph */
   const uint64_t serial = OA_UNLIKELY(call->begun != 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
   int status = OA_UNLIKELY(open == OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);

@@ -334,7 +334,7 @@ static void swap_bytes(char *a, char *b, int64_t each) {
   }
 }
 
-/* `values` is an array in C order. Reverses each of its axes along which the pointer's elements run backwards. */
+/* `values` is an array in C order. Reverses each axis of `values` along which the pointer's elements run backwards. */
 static void reverse_axes(char *values, int ndim, const int64_t *shape, const int64_t *strides, int64_t nbytes) {
   int64_t outer = nbytes; /* bytes of one step along the previous axis */
   for (int i = 0; i < ndim; i++) {

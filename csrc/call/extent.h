@@ -22,7 +22,7 @@ int64_t oa_touched_span(const oa_touched *touched);
 /* Returns whether `outer` has every touched byte. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
 /* Returns whether no byte is touched by both operands. The result is exact. For most pairs the time is constant. For
- * other pairs it is proportional to the number of lines of the operand with fewer lines. */
+ * other pairs the time is proportional to the number of lines of the operand with fewer lines. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
 /* The touched bytes in runs, in the order of memory: lines, or columns of a triangle or band, as one line each. A run
  * may be empty. A batch whose arrays overlap is a single run. */
@@ -104,7 +104,7 @@ static inline __attribute__((always_inline)) int oa_extent_of_one(const oa_call 
   return OA_OK;
 }
 
-/* Sets the operand's lines, except for their start; 0 lines if it touches nothing. */
+/* Sets the operand's lines, except for their start; 0 lines if the call touches nothing. */
 static inline __attribute__((always_inline)) int oa_extent_lines(const oa_call *call, const oa_operand *o,
                                                                  int64_t itemsize, oa_lines *lines) {
   const int status = oa_extent_of_one(call, o, itemsize, lines);

@@ -32,7 +32,8 @@ static int fail_count(const oa_call *call, const oa_operand *o, int parts, int64
                  (long long)needed, o->extent.batch_name, (long long)o->extent.batch, (long long)list->count, remedy);
 }
 
-/* Checks the list of operand i against the counts of all operands that share it. Sets *needed to their sum. */
+/* Checks the list of operand i against the counts of all operands that share it. Sets *needed to the sum of these
+ * counts. */
 static int check_list(const oa_call *call, int i, int64_t *needed) {
   const oa_operand *o = &call->operands[i];
   const oa_pointer_list *list = o->pointer;

@@ -23,8 +23,8 @@ enum { OA_MOST_HELD = 2 };
 
 /* The most dimensions of a note, and the numbers that a note has room for. */
 enum { OA_MOST_NOTED = 4, OA_NOTED_NUMBERS = 16 };
-/* The dtype and shape that an object was set to, or the layouts of a plan (body/fft.c), if its library does not report
- * them. */
+/* The dtype and shape that an object was set to, or the layouts of a plan (body/fft.c), if the object's library does
+ * not report these. */
 typedef struct oa_note {
   int dtype; /* OA_ANY: none yet */
   int rank;
@@ -47,10 +47,10 @@ typedef struct oa_object_state {
   oa_device *device; /* NULL: the object belongs to no device */
   oa_stream *stream; /* stream of a library's handle, from the device's pool; NULL: none */
   bool busy;         /* a call uses the object, and other calls wait */
-  pthread_t user;    /* the thread of that call */
+  pthread_t user;    /* the thread of the call that uses the object */
   oa_object_memory *memory;
   oa_object_held held[OA_MOST_HELD];
-  int holders; /* the number of objects that hold it */
+  int holders; /* the number of objects that hold this object */
   bool ended;  /* the object is stale, and the last holder destroys it */
   /* A number that no object had before. The object gets a new stamp whenever a function may have changed the object. */
   uint64_t stamp;
@@ -87,8 +87,8 @@ __attribute__((cold)) int oa_object_fail_none(const oa_call *call);
 void oa_object_return_handle(oa_call *call);
 /* Checks that the call's handle belongs to the device. */
 int oa_object_check_device(const oa_call *call, const oa_device *device);
-/* Makes an object with these fields from a library's native part. The device is current. Takes over the stream, and
- * destroys `native` if it fails. */
+/* Makes an object with these fields from a library's native part. The device is current. Takes over the stream. After a
+ * failure, destroys `native`. */
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Calls the library to destroy an object's native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);

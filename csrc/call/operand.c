@@ -305,8 +305,8 @@ static int check_open(const oa_call *call, const oa_reach *reaches, int i, int *
   return status;
 }
 
-/* Makes the check of check_alias for many operands. Goes through them in the order of memory, so that it compares only
- * operands with overlapping intervals. */
+/* Makes the check of check_alias for many operands. Goes through the operands in the order of memory, so that it
+ * compares only operands with overlapping intervals. */
 static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, const oa_reach *reaches) {
   int places_count = 0, written_count = 0, read_count = 0, status = OA_OK;
   place *places = malloc((size_t)call->count * (sizeof *places + 2 * sizeof(int)));

@@ -28,7 +28,7 @@ enum {
   OA_FOR_WRITING = 4, /* the call, or code that has the address, may write the operand */
   OA_PART_WRITTEN = 8 /* the call writes all of the operand's lines, and the group is written by parts */
 };
-/* A call with more operands needs memory for them, and compares them in another way. */
+/* A call with more operands than this needs memory for them, and compares them in another way. */
 enum { OA_FEW_OPERANDS = 16 };
 
 /* The bytes that a call reaches through one operand. */

@@ -50,7 +50,7 @@ typedef struct oa_backend {
   /* Sets the number of devices of this machine. The number is 0 without a driver, and the error text has the reason.
    * Loads the driver. `sim` has a fixed number. */
   int (*count)(int *count);
-  /* Fills device->state and device->model for device->index. Called once per device, under a lock. */
+  /* Fills device->state and device->model for device->index. The core calls `open` once per device, under a lock. */
   int (*open)(oa_device *device);
   int (*memory)(oa_device *device, int64_t *free_bytes, int64_t *total_bytes);
   /* Allocates memory that is immediately usable on stream, and on other streams after an event. Returns OA_ERROR_MEMORY
@@ -91,12 +91,13 @@ typedef struct oa_backend {
   int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
               size_t lines);
   int (*stream_create)(oa_device *device, void **stream);
-  /* Waits for the stream and reports asynchronous failures. After it returns, even with a failure, no operation of this
-   * stream touches host memory. */
+  /* Waits for the stream and reports asynchronous failures. When stream_synchronize has returned, even with a failure,
+   * no operation of this stream touches host memory. */
   int (*stream_synchronize)(oa_device *device, void *stream);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
-  /* Notes that programs may capture this stream, which the backend created, from now on. The events that are recorded
-   * in it from now on may be queried during a capture. NULL: every event may be queried during a capture. */
+  /* Notes that programs may capture this stream, which the backend created, from now on. Events that are recorded in
+   * the stream from now on may be queried during a capture. The entry is NULL if every event may be queried during a
+   * capture. */
   void (*stream_expose)(oa_device *device, void *stream);
   /* Sets *capturing to 1 if the caller's stream is being captured into a graph. */
   int (*stream_capturing)(oa_device *device, void *stream, int *capturing);

@@ -12,9 +12,9 @@ const oa_backend *oa_backend_named(const char *name);
 oa_device *oa_device_of(int number);
 /* Returns OA_OK, or OA_ERROR_FORKED or OA_ERROR_LOST with the text set. */
 int oa_device_usable(oa_device *device);
-/* Waits for all work of the device, after a wait or an event failed and the failure was noted. If it returns true,
- * memory may be freed and blocks may be reused. Keeps the last failure's text. Returns false if some work may still be
- * under way. */
+/* Waits for all work of the device, after a wait or an event failed and the failure was noted. Returns true if memory
+ * may now be freed and blocks may be reused, and false if some work may still be under way. Keeps the last failure's
+ * text. */
 bool oa_device_quiesce(oa_device *device);
 
 #endif

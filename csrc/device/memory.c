@@ -21,11 +21,11 @@ typedef struct spare {
   uint64_t address;
   size_t nbytes;
   enum oa_zeros zeros;
-  void *cleared; /* OA_ZEROS_ORDERED: the stream that clears it; otherwise NULL */
+  void *cleared; /* OA_ZEROS_ORDERED: the stream that clears the memory; otherwise NULL */
 } spare;
 
-/* A sheet is an allocation that is used piece by piece. At most one piece is in use or in the pool. The pieces after it
- * are zeros. */
+/* A sheet is an allocation that is used piece by piece. At most one piece is in use or in the pool. The pieces after
+ * this piece are zeros. */
 typedef struct sheet {
   uint64_t address;
   size_t nbytes; /* 0: this place has no sheet */

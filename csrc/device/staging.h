@@ -40,7 +40,8 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
 void oa_block_return(oa_device *device, oa_block *block);
 /* Removes a block whose copies may never end. The memory of the block stays pinned. */
 void oa_block_lose(oa_device *device, oa_block *block);
-/* Returns a block to the pool while copies on stream are under way; waits for them if no event can mark them. */
+/* Returns a block to the pool while copies on stream are under way; waits for these copies if no event can mark
+ * them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
 /* Blocks that are returned once their stream was waited for, so that they need no event. The first held block has an
  * event all the same if few bytes were sent from the block, because a query of this event before a copy down makes that

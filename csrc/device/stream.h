@@ -13,7 +13,7 @@ typedef struct oa_stream {
   /* code outside the core has the stream, and may capture it: a foreign stream, or a stream with an exposed handle */
   bool is_known;
   bool is_for_capture; /* the stream belongs to the pool for captures */
-  bool captured;       /* a call was captured on it: a graph with that call may run on the stream at any time */
+  bool captured;       /* a call was captured on the stream: a graph with that call may run on the stream at any time */
   uint64_t ticket;     /* ticket of the last issued operation */
   void **handles;   /* two handles per library, one for each pointer mode; owned by handles.c; NULL until first need */
   void *event;      /* made at first need */
@@ -77,8 +77,8 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 
 /* Makes stream run after all uses that a reader (or a writer) of the memory has to wait for. */
 int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes);
-/* Makes stream run after all uses, before their memory is freed in the stream's order. If that fails, it waits for the
- * device. Returns the failure. *over: false if the memory may still be in use, and can't be freed. */
+/* Makes stream run after all uses, before their memory is freed in the stream's order. If the order can't be made,
+ * waits for the device. Returns the failure. *over: false if the memory may still be in use, and can't be freed. */
 int oa_uses_end(const oa_uses *uses, oa_stream *stream, bool *over);
 /* Waits for the use of that number, unless `stream` itself made it. Frees the core's lock during the wait, so the
  * memory may have more uses afterwards. */

@@ -228,8 +228,8 @@ typedef struct device_loop {
   int ended;
 } device_loop;
 
-/* Runs the calls in a loop on the device, and waits for it. Sets loop->ran; if the device has no loop for these calls,
- * does nothing. The call must have begun. */
+/* Runs the calls in a loop on the device, and waits for the loop. Sets loop->ran; if the device has no loop for these
+ * calls, does nothing. The call must have begun. */
 static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
   enum { COUNT_BYTES = 8 };
   oa_device *device = call->device;
@@ -396,8 +396,8 @@ static int check_until(const char *function, const chain *c, const oa_any *until
   return oa_operands_find(&call, &reach, &region, &arriving);
 }
 
-/* Returns whether a loop on the device can test the element, which the calls have to write. Sets the element's place.
- * Called with the lock. */
+/* Returns whether a loop on the device can test the element, which the calls have to write. Sets the place of the
+ * element in *until. Called with the lock. */
 static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   if (!writes_group_of(c, slot)) return false;
   set_words(until, slot->dtype);

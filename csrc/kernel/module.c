@@ -23,8 +23,8 @@ static void target_of(const oa_device *device, char *text, size_t size) {
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
 
-/* Returns whether HIP accepts the blocks of all kernels of an HSACO of code object 5; HIP refuses a module with other
- * blocks. */
+/* Returns whether HIP accepts the blocks of all kernels of an HSACO of code object 5; HIP refuses a module if a kernel
+ * permits blocks of unequal sizes in one launch. */
 static bool has_uniform_blocks(oa_bytes metadata) {
   oa_hsaco_kernel kernel;
   oa_bytes list;

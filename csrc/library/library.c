@@ -244,7 +244,8 @@ int oa_library_double(const char *name, const char *path, const char *backend_na
                    state->path);
   state->backend = backend;
   state->unknown = false;
-  /* On a GPU, a double gets the GPU's stream, as the real library does. On other devices its calls are waited for. */
+  /* On a GPU, a double gets the GPU's stream, as the real library does. On other devices the core waits for each call
+   * of the double. */
   state->waits |= !(backend->flags & OA_DEVICE_GPU);
   return oa_library_open(name, path, NULL);
 }
@@ -257,7 +258,7 @@ int oa_library_share(const char *name, const char *module) {
   return acquire("oa_library_share", name, module, NULL, true);
 }
 
-/* Returns the library's state if it is loaded, else NULL. */
+/* Returns the state of a loaded library; NULL if the library is not loaded. */
 static const oa_library_state *loaded_state(const oa_library *library) {
   return library && __atomic_load_n(&library->state->loaded, __ATOMIC_ACQUIRE) ? library->state : NULL;
 }

@@ -45,7 +45,8 @@ static inline oa_caller *oa_caller_with_room(int more) {
   if (OA_UNLIKELY(caller->count > caller->capacity - more) && oa_caller_grow(caller, more)) return NULL;
   return caller;
 }
-/* Returns new entries for the slots that an open call of the caller holds. The caller has room for them already. */
+/* Returns new entries for the slots that an open call of the caller holds. The caller has room for these entries
+ * already. */
 static inline oa_slot **oa_caller_hold(oa_caller *caller, int more) {
   oa_slot **held = caller->held + caller->count;
   caller->count += more;
@@ -64,8 +65,8 @@ bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping);
 /* Waits for a change, as oa_wait_change does. Returns OA_ERROR_ARGUMENT with the text, and does not wait, if the wait
  * would be a deadlock in which a thread waits for a call that this thread has open. */
 int oa_wait_for(const oa_wait *wait);
-/* Waits for a change, for a function that can't fail. In a deadlock, it wakes the other threads, so that a wait that
- * can fail does so, which ends the deadlock. */
+/* Waits for a change, for a function that can't fail. In a deadlock, the function wakes the other threads, so that a
+ * wait that can fail does so, which ends the deadlock. */
 void oa_wait_for_always(const oa_wait *wait);
 /* The function `needs` of a wait until a mapping no longer moves. wait->subject is the mapping, which must still
  * exist. */

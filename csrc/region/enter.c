@@ -224,7 +224,7 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   return OA_OK;
 }
 
-/* Gives an array its place in the mapping that already has its bytes. If no mapping has them, lent->mapping stays
+/* Gives an array its place in the mapping that already has its bytes. If no mapping has the bytes, lent->mapping stays
  * NULL. */
 static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
   const int direction = lent->array->direction;
@@ -612,7 +612,7 @@ static void trace_enter(const oa_region_state *region, int64_t begun, int64_t ta
 }
 
 /* Leaves a region that could not be entered. Regions that shared its mappings may have been left meanwhile; their
- * results then come down. Returns the reason why it could not be entered, or the failure of leaving. */
+ * results then come down. Returns the reason why the region could not be entered, or the failure of leaving. */
 static int leave_again(oa_region *handle, int status, const oa_saved_error *why) {
   oa_region_finish(handle, OA_DISCARD, NULL);
   const int left = oa_region_wait(handle);

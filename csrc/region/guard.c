@@ -295,7 +295,7 @@ void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high) {
     if (atomic_load(&s->state) != ARMED || low >= to || from >= high) continue;
     if (from < low) from = low / page * page;
     if (high < to) to = (high + page - 1) / page * page;
-    /* The kernel can't split its mapping, so all pages of the zone are opened. */
+    /* If the kernel can't split the memory mapping, all pages of the zone are opened. */
     if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) open_pages(s);
     s->cut = true;
     atomic_fetch_add(&changes, 1);

@@ -82,7 +82,7 @@ static bool comes_down(const oa_group *group, int outcome) {
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Fills moves with the copies that bring the mapping's views down. Returns their number. */
+/* Fills moves with the copies that bring the mapping's views down. Returns the number of moves. */
 static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
@@ -543,7 +543,7 @@ int oa_region_wait_for(oa_region *handle, bool *has_arrived) {
   oa_region_state *region = find("oa_region_wait", handle, &status);
   const oa_wait wait = {"oa_region_wait", waiting_needs, handle};
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    status = oa_wait_for(&wait); /* another thread may wait for it, too, and destroy it */
+    status = oa_wait_for(&wait); /* another thread may wait for the region, too, and destroy it */
     oa_slot *own = status ? NULL : oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();

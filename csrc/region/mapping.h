@@ -124,8 +124,8 @@ void oa_mapping_unlist(oa_mapping *mapping);
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
-/* Sets *lines to a view's bytes on the host, from the mapping's first byte on. If they are not lines, returns false and
- * sets nothing. */
+/* Sets *lines to a view's bytes on the host, from the mapping's first byte on. If the bytes are not lines, returns
+ * false and sets nothing. */
 bool oa_view_lines_on_host(const oa_mapping *mapping, const oa_view *view, oa_lines *lines);
 /* Returns whether some of these host bytes, from low on, may belong to the mapping's arrays. */
 bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
@@ -146,14 +146,15 @@ bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_li
 /* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
  * host memory runs out, the group becomes invalid, and the function returns OA_ERROR_MEMORY with the text set. */
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
-/* Fills moves with the copies between some parts of the group and the host. Returns their number, oa_parts_pieces. */
+/* Fills moves with the copies between some parts of the group and the host. Returns the number of moves,
+ * oa_parts_pieces. */
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves);
 /* Fills moves with the copies that bring the written parts of a group down, at most oa_parts_pieces moves. If there are
  * many parts, near parts travel together, and the bytes between them do not reach the host. Returns the number of
  * moves. */
 int oa_group_moves_of_parts_down(const oa_mapping *mapping, const oa_group *group, oa_move *moves);
-/* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
- * mapping. */
+/* Fills moves with the copies that bring the group up. Returns the number of moves, at most view_count; 0 for a
+ * resident mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
 
 #endif

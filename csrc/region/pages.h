@@ -23,8 +23,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 /* Frees the watch; NULL is fine. */
 void oa_watch_free(oa_watch *watch);
 /* Arms the pages, and fills runs, in order, with the pages written since the last time; runs a few pages apart become
- * one. Returns their number, at most `most`. From now on, the bytes that a later read of the memory returns count as
- * known. *pages: the number of written pages, without pages between two runs that became one. */
+ * one. Returns the number of runs, at most `most`. From now on, the bytes that a later read of the memory returns count
+ * as known. *pages: the number of written pages, without pages between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Arms the pages of several watches together, which takes fewer system calls, and notes the written pages.
  * oa_watch_take_seen later returns the result that oa_watch_take would have returned now. */

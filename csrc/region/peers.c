@@ -27,7 +27,8 @@ static bool is_same_shape(const oa_view *view, const oa_move *move) {
          memcmp(a->strides, b->strides, (size_t)a->ndim * sizeof *a->strides) == 0;
 }
 
-/* Returns whether the view has all bytes of the move. Sets *start to their offset in its mapping. */
+/* Returns whether the view has all bytes of the move. Sets *start to the offset of these bytes in the view's
+ * mapping. */
 static bool has_bytes(const oa_mapping *mapping, const oa_view *view, const oa_move *move, int64_t *start) {
   const oa_group *group = &mapping->groups[view->group];
   if (!group->valid || group->invalid) return false;

@@ -27,7 +27,7 @@ enum {
 };
 
 /* An entry: one array on one device whose memory is resident, or may become so. An entry is in `table` until it is
- * destroyed. While it has no mapping, it alone uses the memory. */
+ * destroyed. While an entry has no mapping, it alone uses the memory. */
 struct oa_resident {
   oa_present at; /* stays first: the host's bytes */
   oa_device *device;
@@ -35,7 +35,7 @@ struct oa_resident {
   oa_lines lines;
   bool owned;       /* the pages may be watched, because only the owner uses the memory */
   bool wanted;      /* the array is to be resident; otherwise it is a candidate of automatic residency */
-  bool automatic;   /* automatic residency or OA_TRACKED chose it, not the program */
+  bool automatic;   /* automatic residency or OA_TRACKED chose the array, not the program */
   bool tracked;     /* the array was OA_TRACKED, so automatic residency does not try it */
   bool dropped;     /* the entry's memory ends with the mapping that uses the memory */
   bool keeps;       /* OA_TRACKED memory is to stay even if the region writes it */
@@ -458,8 +458,8 @@ static void set_aside(oa_resident *entry) {
 
 /* -- bringing up -- */
 
-/* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Called without the
- * lock. */
+/* Notes a read of a candidate. Returns whether to make the array resident, judged by a sample of its pages. Called
+ * without the lock. */
 static bool promote(oa_resident *entry) {
   oa_run runs[1];
   int64_t written = 0;

@@ -34,8 +34,8 @@ bool oa_resident_return(oa_mapping *mapping);
 void oa_resident_separate(oa_mapping *mapping);
 
 /* Finds idle memory of another device of the same backend that may have the host's bytes `lines`, counted from `low`.
- * Until oa_resident_return_peer the memory stays in place, and no region uses it. Returns NULL if no device has such
- * memory. */
+ * Until oa_resident_return_peer the memory stays in place, and no region uses it. Returns NULL if no other device has
+ * the bytes. */
 oa_resident *oa_resident_take_peer(const oa_device *device, uintptr_t low, oa_lines lines, oa_device **source,
                                    uint64_t *address);
 /* Returns whether the memory still has the host's bytes. Called without the lock. */
@@ -49,7 +49,7 @@ bool oa_resident_is_unseen(const oa_mapping *mapping);
 void oa_resident_look(oa_mapping *const *mappings, int count);
 /* Discards the last scan of the mapping's pages, because the host may write the array again. */
 void oa_resident_unsee(oa_mapping *mapping);
-/* Fills moves with the copies that bring the mapping's memory up to date. Returns their number, at most
+/* Fills moves with the copies that bring the mapping's memory up to date. Returns the number of moves, at most
  * OA_RESIDENT_MOVES. Called without the lock, while the mapping is moving. */
 int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves);
 /* Notes that these moves were issued (well is true), or failed. */

@@ -410,7 +410,7 @@ static int check_captures(const plan *p, const oa_mapping *mapping) {
   return status || !mapping->escaped ? status : oa_streams_check(mapping->device, p->function, false);
 }
 
-/* Plans all moves before the first is made. If it succeeds, the holders are seized. */
+/* Plans all moves before the first is made. After a success, the holders are seized. */
 static int make_plan(plan *p) {
   int status = seize_holders(p);
   if (status) return status;

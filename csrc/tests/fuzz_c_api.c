@@ -1,6 +1,6 @@
 /* libFuzzer: sequences of calls of the C API, with handles that are good, stale, of another kind, or foreign, and with
  * numbers that are right or wrong. No input may crash, hang, leak or corrupt memory. Arrays that no call wrote, and the
- * bytes around all arrays, stay unchanged. At the end nothing is present. scripts/fuzz-c-api runs it.
+ * bytes around all arrays, stay unchanged. At the end nothing is present. scripts/fuzz-c-api runs this program.
  *
  * An input is a list of operations. Each operation is a byte that selects it, and then the bytes of its arguments.
  * Missing bytes are 0. */

@@ -263,7 +263,7 @@ static void sim_has_a_capacity(oa_device *sim) {
               "8192 bytes requested, 4096 bytes free of 12288 bytes, 8192 bytes used");
   CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
   CHECK(free_bytes == N && total_bytes == 3 * N);
-  /* The free is still under way when more memory is requested. Trimming waits for it. */
+  /* The free is still under way when more memory is requested. Trimming waits for the free. */
   CHECK_OK(oa_sim_configure(sim->number, 3 * N, 0, 2000));
   CHECK_OK(oa_device_free(sim, stream, first, 2 * N));
   second = allocate(sim, stream, 3 * N);
@@ -335,7 +335,7 @@ static void sim_finds_late_writes(oa_device *sim) {
   CHECK_OK(sim->backend->trim(sim));
   CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND,
               "SIM_ERROR_WRITE_AFTER_RELEASE: byte 17");
-  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* reported once */
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* the fault was reported once, and is not reported again */
   /* Quarantine is bounded: enough other releases push a block out. */
   address = allocate(sim, stream, N);
   CHECK_OK(oa_device_free(sim, stream, address, N));

@@ -63,7 +63,7 @@ static void a_touch_is_reported_once_and_the_program_goes_on(void) {
   CHECK(host[N / 2] == 1 && touches == 1 && strncmp(text, "x at here on ", 13) == 0);
   CHECK(host[N / 3] == 1 && touches == 1);
   CHECK_OK(fill(array.handle, 4));
-  host[N / 2] = 9; /* the copy down overwrites it */
+  host[N / 2] = 9; /* the copy down overwrites this number */
   CHECK(touches == 2);
   CHECK_OK(fill(array.handle, 5));
   CHECK_OK(oa_update_from(&array, -1));

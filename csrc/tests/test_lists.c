@@ -88,7 +88,7 @@ static void every_array_of_a_list_is_used(int count) {
   const oa_counters after = counters();
   check_doubled(count);
   const int64_t bytes = count * (int64_t)sizeof x[0];
-  CHECK(after.bytes_down - before.bytes_down == bytes); /* y did not go up: it is overwritten */
+  CHECK(after.bytes_down - before.bytes_down == bytes); /* y did not go up, because the call overwrites it */
   CHECK(after.bytes_up - before.bytes_up == bytes + (copies_addresses ? 2 * count * (int64_t)sizeof(void *) : 0));
 }
 
@@ -204,7 +204,7 @@ static void what_may_overlap_is_allowed(void) {
   leave(region);
 }
 
-/* Operands in a row that have the same list are parts of it. */
+/* Operands in a row that have the same list are parts of this list. */
 static void groups_are_parts_of_one_list(void) {
   enter(7);
   const oa_pointer_list from = {.at = xs, .count = 7}, to = {.at = ys, .count = 7};

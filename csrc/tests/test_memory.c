@@ -182,7 +182,7 @@ static void zeros_of_many_sizes_cost_one_fill_each(void) {
       pass_by_address(x, 1000 * k, i + 1, false);
       const int64_t calls = oa_sim_backend_calls(number) - begun;
       if (calls < least) least = calls;
-      if (i == TIMES - 1) CHECK(calls <= least + 2); /* a fill, and a wait for it */
+      if (i == TIMES - 1) CHECK(calls <= least + 2); /* a fill, and a wait for the fill */
     }
   CHECK_OK(oa_device_trim(number));
 }

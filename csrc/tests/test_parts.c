@@ -43,7 +43,7 @@ static int64_t count_set(const unsigned char *table, oa_lines lines) {
   return set;
 }
 
-/* Checks the lines of the set, none of which is empty. Returns their number. */
+/* Checks the lines of the set, none of which is empty. Returns the number of lines. */
 static int64_t check_lines(const oa_parts *parts, const unsigned char *table) {
   oa_parts_place place = {.low = 0};
   int64_t bytes = 0, pieces = 0, all = 0;
@@ -72,7 +72,7 @@ static void check_missing(oa_parts *parts, const unsigned char *table) {
   }
 }
 
-/* Checks the lines that have near bytes of the set. Returns their number. */
+/* Checks the lines that have near bytes of the set. Returns the number of lines. */
 static int64_t check_near(const oa_parts *parts, const unsigned char *table) {
   const oa_lines bounds = {0, MOST, MOST, 1};
   int64_t from = INT64_MIN, before = 0, number = 0, all = 0, met = 0;

@@ -316,7 +316,8 @@ static void automatic_residency_finds_arrays_that_come_again(void) {
   SUM_IS_TRUE(a, n, n);
   CHECK(figures().demoted == 1 && figures().kept == 0 && figures().pages_armed == 0);
   CHECK(figures().pages_written >= N / PAGE);
-  for (int i = 0; i < 5; i++) SUM_IS_TRUE(a, n, n); /* two reads pass, and it takes three more to be resident again */
+  /* The core ignores two reads; after three more reads the array is resident again. */
+  for (int i = 0; i < 5; i++) SUM_IS_TRUE(a, n, n);
   CHECK(figures().promoted == 2);
   SUM_IS_TRUE(a, n, 0);
   CHECK_OK(add_there(a, n, 1, OA_COMMIT)); /* the device writes the array, and will do so again */

@@ -28,7 +28,8 @@ static void it_ends_with_its_last_pointer(void) {
   CHECK_OK(oa_pointer_release(scratch.handle));
   CHECK_FAILS(oa_pointer_query(scratch.handle, &info), OA_ERROR_STALE, "was released");
   CHECK(counters().mappings == 3);
-  CHECK_OK(axpy(1, arrays[0].handle, 1, view, 1, 2, 0)); /* a view is written after its first pointer has ended */
+  /* The view is written after the pointer from which it was made has ended. */
+  CHECK_OK(axpy(1, arrays[0].handle, 1, view, 1, 2, 0));
   CHECK_OK(oa_pointer_read(view, back, 1, &half, &step));
   CHECK(back[0] == 7 && back[1] == 10);
   CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 1));

@@ -262,7 +262,7 @@ static void a_partial_write_in_flight_heals_nothing_that_fails_meanwhile(void) {
   struct change c = {p.address, 2, 1, 0, 9};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK_FAILS(peek(second.handle, &element), OA_ERROR_INVALID, "left undefined");
-  CHECK_OK(set(second.handle, n, 3)); /* overwriting the whole array makes it valid */
+  CHECK_OK(set(second.handle, n, 3)); /* to overwrite the whole array makes it valid */
   CHECK_OK(peek(second.handle, &element));
   leave(b, OA_COMMIT);
   CHECK(x[0] == 3 && x[3] == 3);
@@ -295,7 +295,7 @@ static void *run_update(void *data) {
   return NULL;
 }
 
-/* Starts an update on another thread. Returns once it has seized the arrays, or is over. */
+/* Starts an update on another thread. Returns once the update has seized the arrays, or is over. */
 static pthread_t start_update(struct update *update) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_update, update) == 0);

@@ -177,7 +177,7 @@ static void a_full_queue_loses_and_counts(void) {
   CHECK(lost() > before);
   CHECK(events[0].kind == OA_TRACE_ALLOCATE || events[0].kind == OA_TRACE_ENTER);
   for (int i = 1; i < event_count; i++) CHECK(events[i - 1].ended <= events[i].ended);
-  CHECK_OK(oa_trace_set(OA_TRACE_ON)); /* there is room again */
+  CHECK_OK(oa_trace_set(OA_TRACE_ON)); /* the queue has room again */
   one_region(x, y, 1, sizeof *x, 5);
   CHECK_OK(oa_trace_set(0));
   read_all();

@@ -20,7 +20,7 @@ static float host[12];
 static const int64_t shape[] = {12}, strides[] = {4};
 static const oa_array array = {
     .data = host, .shape = shape, .strides = strides, .name = "x", .ndim = 1, .dtype = OA_F32};
-static oa_region *around; /* open all the time: it lends the array, too */
+static oa_region *around; /* a region that is open all the time, and lends the array, too */
 static oa_any *whole;     /* the array's pointer in that region */
 
 /* -- what is made, and how it ends -- */

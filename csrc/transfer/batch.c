@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-/* The default sizes. benchmarks/transfer.c measured them on an H200 with PCIe 5. */
+/* The default sizes. benchmarks/transfer.c found these sizes on an H200 with PCIe 5. */
 struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .alone_most = 1 << 20,
                               .chunk_least = OA_SMALL_BYTES,

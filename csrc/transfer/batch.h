@@ -83,8 +83,8 @@ static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pit
                                                               (size_t)host_pitch, (size_t)width, (size_t)lines);
 }
 
-/* Waits for the operations that were issued on the stream, and keeps the text of the last failure. If it returns true,
- * these operations touch no memory any more. */
+/* Waits for the operations that were issued on the stream, and keeps the text of the last failure. If the result is
+ * true, these operations touch no memory any more. */
 bool oa_transfer_quiesce(oa_device *device, void *stream);
 
 /* Notes that moves begin, for programs that show progress. kind: an oa_trace_kind. Returns the entry of the moves, or
@@ -97,8 +97,8 @@ int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, 
 int oa_pack_small(oa_batch *batch);
 /* Returns whether a move travels in chunks: it is not staged, direct or in place. */
 static inline bool oa_move_is_large(const oa_move *move) { return !move->staged && !move->direct && !move->in_place; }
-/* Finds the next bytes that reach the host, in a line of a section, at offset *at or later. Sets *at to their start,
- * and *end to their end. Returns false if no further bytes reach the host. */
+/* Finds the next bytes that reach the host, in a line of a section, at offset *at or later. Sets *at to the start, and
+ * *end to the end of these bytes. Returns false if no further bytes reach the host. */
 bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *end);
 /* Notes that a section reached its array. */
 static inline void oa_section_drained(const oa_section *p) {

@@ -196,7 +196,7 @@ static void issue_to(oa_batch *b, int64_t n) {
   atomic_store(&b->issuing, false);
 }
 
-/* Opens a chunk for all threads. The thread that takes its first part calls this. */
+/* Opens a chunk for all threads. The thread that takes the chunk's first part calls this function. */
 static void open_chunk(oa_batch *b, int64_t n) {
   oa_chunk *c = entry_of(b, n);
   if (b->up) {
@@ -211,7 +211,7 @@ static void open_chunk(oa_batch *b, int64_t n) {
   atomic_store_explicit(&c->turn, 2 * n + 1, memory_order_release);
 }
 
-/* Sends a chunk up, or returns its block. The thread that ends its last part calls this. */
+/* Sends a chunk up, or returns its block. The thread that ends the chunk's last part calls this function. */
 static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
   oa_chunk *c = entry_of(b, n);
   if (b->up && c->block && !stopped(b)) {

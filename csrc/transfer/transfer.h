@@ -1,10 +1,10 @@
 /* Copies between host arrays and a device, in batches. A region passes all moves of one moment in one call, so that
  * this folder alone decides how the bytes travel. Callers hold the mappings, and not the core's lock.
  *
- * There are three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy. Large
- * arrays travel in chunks through pinned blocks, which the core's threads fill and drain. Memory that is already pinned
- * is copied directly. If no memory can be pinned, the backend copies a section without a block. Synchronous backends
- * copy directly, on several threads if that pays. */
+ * Bytes travel in three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy.
+ * Large arrays travel in chunks through pinned blocks, which the core's threads fill and drain. Memory that is already
+ * pinned is copied directly. If no memory can be pinned, the backend copies a section without a block. Synchronous
+ * backends copy directly, on several threads if that pays. */
 #ifndef OA_TRANSFER_H
 #define OA_TRANSFER_H
 

@@ -176,7 +176,8 @@ typedef struct oa_pointer_layout {
   int64_t rows, columns; /* sizes of a matrix; for a vector, the number of elements and 1; otherwise 0 */
   int64_t ld;            /* the leading dimension of a matrix that is stored by columns; otherwise 0 */
   int64_t ld_by_rows;    /* the leading dimension of a matrix that is stored by rows; otherwise 0 */
-  /* elements from one element of a vector to the next; 0 if it is not a whole number, or not a vector */
+  /* elements from one element of a vector to the next; 0 if the distance is not a whole number, or if the array is not
+   * a vector */
   int64_t inc;
 } oa_pointer_layout;
 
@@ -280,7 +281,7 @@ int oa_device_trim(int device);
 /* A touch of a guarded array by the host. */
 typedef struct oa_guard_touch {
   size_t size;
-  const char *array, *place, *device; /* texts; place is "" if it is not known */
+  const char *array, *place, *device; /* texts; `place` is "" if the place is not known */
   const void *address;                /* the address that was read or written */
   uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
 } oa_guard_touch;
@@ -382,8 +383,8 @@ int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
 typedef struct oa_writing oa_writing;
 int oa_update_begin(const oa_array *array, int device, oa_writing **writing);
-/* Ends the time in which the host may write the array. Returns OA_ERROR_STALE if it has already ended, and OA_OK for
- * NULL. */
+/* Ends the time in which the host may write the array. Returns OA_ERROR_STALE if the writing has already ended, and
+ * OA_OK for NULL. */
 int oa_update_end(oa_writing *writing);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
@@ -398,7 +399,7 @@ int oa_keep(const oa_array *array, int device);
 /* Undoes oa_keep; device -1: on all devices. Memory that a region uses is freed with the region. Returns OA_OK if the
  * array is not resident. */
 int oa_release(const oa_array *array, int device);
-/* Ends the residency of an owner's arrays on all devices. Call it before the owner's memory is freed. */
+/* Ends the residency of an owner's arrays on all devices. Must be called before the owner's memory is freed. */
 int oa_owner_gone(const void *owner);
 /* Returns 1 the first time that memory of `owner` becomes resident, otherwise 0. After a 1, the caller must make sure
  * that oa_owner_gone(owner) is called. */
@@ -434,14 +435,14 @@ int oa_library_has_symbol(const char *library, const char *symbol);
 /* Finds a function of a library by its name in the manual, and loads the library if needed. Calls through this address
  * are not checked. */
 int oa_library_address(const char *library, const char *symbol, void **address);
-int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
+int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until the library is loaded */
 /* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it reports none. */
 int oa_library_version(const char *library, char *text, size_t size);
 /* Makes the calling thread's next calls of library use this handle and its stream; NULL: a handle of the pool again.
  * Each call restores the handle's pointer mode when it ends. handle: the vendor's own handle, or an oa_object from the
  * library's create function. */
 int oa_use_handle(const char *library, void *handle);
-/* Describes an object; OA_ERROR_STALE once it is destroyed. */
+/* Describes an object; OA_ERROR_STALE once the object is destroyed. */
 typedef struct oa_object_info {
   size_t size;
   const char *library; /* "cublas" */
@@ -454,7 +455,8 @@ int oa_object_query(const oa_object *object, oa_object_info *info);
 /* Describes an object, but does not return the vendor's own object, which code outside could change. A NULL result is
  * not written. */
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
-/* Waits for the calls that use the object, and destroys it. NULL and a destroyed object are fine. */
+/* Waits for the calls that use the object, and destroys it. Returns OA_OK for NULL, and for an object that was
+ * destroyed before. */
 int oa_object_destroy(oa_object *object);
 
 /* -- the trace ----------------------------------------------------------------------------------------------------- */
@@ -487,8 +489,8 @@ typedef struct oa_trace_event {
   int32_t device;
   int32_t thread; /* the system's number of the thread */
   int32_t status; /* an oa_status; for a vendor's call, the vendor's status */
-  /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. For a launch:
-   * the multiprocessors of its device */
+  /* for a copy: the number of copies that went together, and share the batch's time in proportion to their bytes. For a
+   * launch: the multiprocessors of its device */
   int32_t batch;
   int32_t packed; /* 1 for a copy that was gathered or scattered on the host */
   char name[48];  /* name of the array or the function */

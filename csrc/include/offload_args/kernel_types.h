@@ -83,7 +83,7 @@ template <class T, unsigned passed>
 struct Word {
   static constexpr unsigned value = BytesOf<T>::value + number_unit * NumberOf<T>::value + passed_unit * passed;
 };
-/* A parameter by its type. kernel.h adds specializations for its arrays. */
+/* A parameter by its type. kernel.h adds specializations for the arrays of kernels. */
 template <class T>
 struct Parameter : Word<T, by_value> {};
 template <class T>

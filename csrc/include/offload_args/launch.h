@@ -1,4 +1,4 @@
-/* A program's own kernels: modules, kernels and launches. Include it beside offload_args.h.
+/* A program's own kernels: modules, kernels and launches. Include this header beside offload_args.h.
  *   oa_module_load(device, "vadd.ptx", image, nbytes, &module);
  *   oa_kernel_get(module, "vadd", parameters, 4, &kernel);
  *   const void *arguments[] = {da, db, dc, &n};

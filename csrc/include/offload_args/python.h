@@ -46,11 +46,12 @@ typedef struct oa_python_api {
    * Needs no GIL. */
   oa_function (*find)(const char *name);
   /* Sets *handle to a DevicePtr's handle. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or
-   * -1 with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
+   * -1 with an exception if the object is not a DevicePtr, if its dtype or device is another, or if its region has
    * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
   int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);
   /* Returns a new DevicePtr to a part of the handle's memory that starts at the same element: a slice, with a separate
-   * slot. strides are in bytes; NULL: C order. Returns NULL with an exception if it would go beyond the memory. */
+   * slot. strides are in bytes; NULL: C order. Returns NULL with an exception if the part would go beyond the
+   * memory. */
   PyObject *(*pointer_new)(const oa_any *handle, int ndim, const int64_t *shape, const int64_t *strides);
   /* Sets *handle to the handle of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize;
    * Python ends the region. Returns 0, or -1 with an exception. */
@@ -110,7 +111,7 @@ static inline PyObject *oa_raise_text(int status, const char *text) {
  * region, and the two regions share the array's bytes on the device. Like offload_args(...), it also takes an object
  * that is lent as an ndarray. direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x), Out(x) and
  * InOut(x) keep their directions. Returns a new reference, which owns the shape and the strides and keeps the array
- * alive and read-only for the host: release it after oa_region_wait. Returns NULL with an exception if it fails.
+ * alive and read-only for the host: release it after oa_region_wait. Returns NULL with an exception after a failure.
  *   oa_array x;
  *   PyObject *held = oa_array_from_python(object, OA_INOUT, &x); */
 static inline PyObject *oa_array_from_python(PyObject *object, int direction, oa_array *array) {

@@ -78,8 +78,8 @@ struct oa_routine {
   const oa_library *library;
   /* Checks the values, moves the missing bytes and calls the vendor's function. Returns an oa_status. values: one for
    * each role of the record; their contents are undefined afterwards, except for result, update and output. device: 1
-   * if every scalar, result, update and output is a device pointer (only if has_device_form), 0 if each is a number.
-   * Numbers are returned in their values. */
+   * if every scalar, result, update and output is a device pointer (only if has_device_form), 0 if each is a number. A
+   * number that the routine returns is in the number's value afterwards. */
   int (*run)(const oa_routine *routine, oa_value *values, int device);
   /* The members from here on are for the body, which several routines may share. call makes the vendor's call from
    * values whose pointers are addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */

@@ -176,7 +176,7 @@ typedef struct oa_call {
   void *native_stream; /* the backend's stream of the call, for libraries that take it as an argument */
   void *saved;         /* the former state of the thread */
   int saved_mode;
-  int capture_mode;       /* the thread's capture mode before the call; -1: it did not change */
+  int capture_mode;       /* the thread's capture mode before the call; -1: the mode did not change */
   int open;               /* 0 before the call begins; then owned by the core, until the call has ended */
   int vendor_status;      /* success at first; run of oa_submit may write the vendor's status here if blocking is 1 */
   int64_t begun;          /* time at which the call began, for the trace; 0: the trace is off */
