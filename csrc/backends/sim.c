@@ -779,8 +779,8 @@ static int sim_stream_create(oa_device *device, void **created) {
 }
 
 /* Returns whether a wait has to wait even though it is going to report this failure. A wait that a test makes fail does
- * not wait, because a driver's failed wait may not have waited, either, and the stream's work may still be under way. A
- * wait that fails with OA_ERROR_LOST waits for all work, because a lost device runs no more work afterwards. */
+ * not wait: after a driver's failed wait, too, the stream's work may still be under way. A wait that fails with
+ * OA_ERROR_LOST waits for all work, because a lost device runs no more work afterwards. */
 static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
 
 static int sim_stream_synchronize(oa_device *device, void *pointer) {

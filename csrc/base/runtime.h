@@ -23,7 +23,7 @@ static inline int oa_core_start(void) {
 int oa_check_forked(void);
 
 extern pthread_mutex_t oa_mutex; /* for oa_lock */
-extern int oa_waiting;           /* number of threads in oa_wait_change; under the mutex */
+extern int oa_waiting;           /* number of threads in oa_wait_change; oa_mutex guards this number */
 
 /* The one lock of the core guards regions, mappings, slots and pools of streams. A thread holds this lock for
  * bookkeeping only, never during a wait for a device, a copy or a vendor's code. */

@@ -43,8 +43,8 @@ OA_ENDS_WITH(oa_pointer_layout, inc);
 OA_ENDS_WITH(oa_region_options, names);
 OA_ENDS_WITH(oa_residency, demoted);
 
-/* Refuses NULL, and a size that no version of the struct had: a size above today's, a size below the first version's,
- * or a size that no struct with a size_t can have. */
+/* Refuses NULL, and a size that no version of the struct had. Such a size is above today's size, below the size of the
+ * first version, or a size that no struct with a size_t can have. */
 static inline int oa_sized_check(const char *function, const char *name, const void *source, size_t first,
                                  size_t known) {
   if (!source) return oa_fail(OA_ERROR_ARGUMENT, "%s: %s is NULL", function, name);

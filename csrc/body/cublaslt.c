@@ -703,7 +703,7 @@ int oa_lt_matmul(const oa_routine *routine, oa_value *values, const int *asks, c
 /* The indices of matrix_transform's values. */
 enum transform_value { T_DESC, T_ALPHA, T_A, T_A_DESC, T_BETA, T_B, T_B_DESC, T_C, T_C_DESC };
 
-/* Reads one source, and declares it. A missing source counts as zeros. */
+/* Reads the layout of one source, and declares the source as an operand. A missing source counts as zeros. */
 static int read_source(product *p, layout *l, const char *name, const char *matrix, const oa_value *pointer,
                        const oa_value *number, bool transposed) {
   const oa_value *desc = pointer + 1;

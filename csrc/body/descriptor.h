@@ -15,7 +15,7 @@ typedef struct oa_description {
   int rank;  /* 0: the descriptor was not read */
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
-  int64_t span;     /* elements from the first to the last one, gaps included */
+  int64_t span;     /* number of elements from the first to the last, gaps included */
   int64_t width;    /* elements of each of the `lines` lines, `pitch` apart; 0: the elements are not lines */
   int64_t lines, pitch;
   int64_t nbytes;

@@ -90,7 +90,7 @@ void oa_objects_return(const oa_object_use *uses, int count) {
   oa_unlock();
 }
 
-static uint64_t last_stamp = 1; /* under the lock; 1 stands for no object */
+static uint64_t last_stamp = 1; /* the lock guards this number; 1 stands for no object */
 
 void oa_objects_renew(const oa_object_use *uses, int count) {
   oa_lock();

@@ -82,7 +82,7 @@ typedef struct oa_backend {
   int (*copy)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
               size_t width, size_t lines);
   /* Copies from memory of another device of this backend, in the order of `stream`, which is this device's. The caller
-   * has waited for the writers of `from`. NULL: no device of this backend has separate memory. */
+   * has waited for the writers of `from`. The entry is NULL if no device of this backend has separate memory. */
   int (*copy_peer)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, oa_device *source, uint64_t from,
                    size_t from_pitch, size_t width, size_t lines);
   int64_t peer_least; /* smaller copies go up from the host, which takes less time */
@@ -104,7 +104,7 @@ typedef struct oa_backend {
   /* Sets this thread's capture mode and returns the former mode. The mode determines which captures of the process
    * forbid the thread unrelated calls, such as allocations and waits. With OA_RELAXED, a call is forbidden only while
    * its own stream or event is captured. The argument -1 leaves the mode unchanged. The function returns -1 if the
-   * backend has no modes. NULL: the backend has no captures. */
+   * backend has no modes. The entry is NULL if the backend has no captures. */
   int (*capture_mode)(int mode);
   /* Graphs. The entries are NULL if the backend has no graphs. After graph_begin, the stream records its work and does
    * not run it. A backend whose streams are NULL sets *stream to a stand-in, and graph_end sets *stream back to

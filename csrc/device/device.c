@@ -31,14 +31,14 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic(oa_library_loader) finder;
 static atomic_int was_asked;     /* 1: driver_places has the finder's output */
-static char driver_places[4096]; /* under `opening` */
+static char driver_places[4096]; /* `opening` guards this text */
 
 void oa_driver_set_finder(oa_library_loader function) { atomic_store(&finder, function); }
 
 const char *oa_driver_places(void) { return driver_places; }
 
-/* Takes `opening`. If a backend needs the finder for the first time, it calls the finder before that, because the
- * finder may run any Python code, which must not run under this lock. */
+/* Takes `opening`. If the backend needs the finder, calls the finder before the lock is taken, because the finder may
+ * run any Python code. */
 static int lock_opening(const oa_backend *backend) {
   char places[sizeof driver_places] = "";
   const oa_library_loader find = backend->flags & OA_ASKS_FINDER ? atomic_load(&finder) : NULL;
@@ -262,7 +262,7 @@ int oa_device_get_info(int number, oa_device_info *info) {
   snprintf(now.backend, sizeof now.backend, "%s", device->backend->name);
   snprintf(now.model, sizeof now.model, "%s", device->model);
   status = device->backend->memory(device, &now.memory_free, &now.memory_total);
-  if (status == OA_ERROR_BACKEND) { /* the other fields are known all the same */
+  if (status == OA_ERROR_BACKEND) { /* memory_free and memory_total stay 0; the other fields are known */
     now.memory_free = now.memory_total = 0;
     status = OA_OK;
   } else {

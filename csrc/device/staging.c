@@ -22,7 +22,7 @@ struct oa_staging {
 
 /* -- pinned memory ------------------------------------------------------------------------------------------------ */
 
-static _Atomic int64_t pinned_bytes; /* pinned by this process, on all devices */
+static _Atomic int64_t pinned_bytes; /* bytes that this process has pinned, for all devices */
 
 /* Returns the limit of the process: half of the machine's memory unless the environment says otherwise. */
 static int64_t pinned_limit(void) {

@@ -48,8 +48,8 @@ bool oa_mapping_is_newer(const oa_mapping *mapping) {
 
 /* -- bytes of the host -- */
 
-/* Returns a view's bytes on the host, from the mapping's first byte on; if they are not lines, one line to the view's
- * end. */
+/* Returns a view's bytes on the host, from the mapping's first byte on; if the bytes are not lines, one line to the
+ * view's end. */
 static oa_lines host_lines(const oa_mapping *mapping, const oa_view *view) {
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
   const oa_shape *s = view->shape;

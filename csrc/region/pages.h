@@ -33,9 +33,9 @@ int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Looks at the pages. Returns whether no page was written since the last oa_watch_take or oa_watch_agree, and the
  * kernel vouches for that. */
 bool oa_watch_is_clean(oa_watch *watch);
-/* Returns how many bytes of the pages of [low, high) may have changed since the last oa_watch_take or oa_watch_agree of
- * a watch of just these pages; -1 if there is no such watch, or if the kernel could not vouch for it. Arms nothing, and
- * is faster than a scan. */
+/* Finds a watch of just the pages of [low, high), and returns how many bytes of the pages may have changed since the
+ * watch's last oa_watch_take or oa_watch_agree. Returns -1 if there is no such watch, or if the kernel could not vouch
+ * for the pages. Arms nothing, and is faster than a scan. */
 int64_t oa_pages_unknown(uintptr_t low, uintptr_t high);
 /* Lifts the protection of all pages, before the core rewrites them. The pages count as written. */
 void oa_watch_lift(oa_watch *watch);

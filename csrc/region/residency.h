@@ -21,9 +21,9 @@ void oa_resident_free_ended(void);
 void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new);
 /* Notes that nothing was issued for the mapping, because its region could not be entered. */
 void oa_resident_unused(oa_mapping *mapping);
-/* Returns how many bytes of a host array would be sent if a call read it now: less than all if it is resident, 0 if a
- * region lends it. lines: from the array's lowest byte on. Moves and changes nothing. The result may be wrong a moment
- * later, because other threads may change the state. Called without the lock. */
+/* Returns how many bytes of a host array would be sent if a call read the array now: less than all if the array is
+ * resident, 0 if a region lends the array. lines: from the array's lowest byte on. Moves and changes nothing. The
+ * result may be wrong a moment later, because other threads may change the state. Called without the lock. */
 int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines);
 /* Ends the residency of memory that is resident only by OA_TRACKED. The function does not wait: memory that is being
  * copied is freed later. Takes the lock. */

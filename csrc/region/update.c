@@ -275,8 +275,8 @@ static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_line
                                          : fail_unnamed(p, mapping, view);
 }
 
-/* Returns whether the group has bytes to move: for a copy down, bytes that the device wrote; for a copy up, bytes that
- * the device has a copy of. */
+/* Returns whether the group has bytes to move: for a copy down, bytes that the device wrote; for a copy up, bytes of
+ * which the device has a copy. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
   if (!p->from) /* other bytes of the host go up when a call needs them */

@@ -13,7 +13,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 enum { N = 1 << 16 }; /* floats of an array: 256 KiB */
 
-/* The sum of lines of floats, as they are stored on the device. */
+/* The sum of the floats in some lines, as the device stores the lines. */
 struct sum {
   const float *p;
   double *sum;

@@ -10,7 +10,7 @@
 #include <limits.h>
 
 /* The arguments of the functions below: an open region with one matrix, and the pointer of a region that has ended. */
-static const char *function; /* under test */
+static const char *function; /* the function under test */
 static int device, is_sim;
 static float host[3][4];
 static const int64_t shape[] = {3, 4}, strides[] = {16, 4}, negative[] = {3, -4}, huge[] = {INT64_MAX, 4};

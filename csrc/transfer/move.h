@@ -13,7 +13,7 @@ typedef struct oa_shape {
   int64_t *shape, *strides;
 } oa_shape;
 
-/* only the trace reads this */
+/* only the trace reads these members */
 typedef struct oa_move_trace {
   const char *why;
   uint64_t region, checksum;

@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct oa_accelerate_options {
   size_t size;
-  /* a call goes to the device if its predicted time there, multiplied by this, is less than the CPU's; 0: every call
-   * that can go to the device goes */
+  /* a call goes to the device if its predicted time there, multiplied by `margin`, is less than its predicted time on
+   * the CPU; 0: every call that can go to the device goes */
   double margin;
   int64_t least; /* multiplications m n k: calls with fewer never go, and cost one comparison */
   /* a sum of 1 << number for the families to be sent; oa_accelerate_family has the numbers; 0: all families */
@@ -51,7 +51,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_CROWD,   /* several threads make calls at the same time */
   OA_REFUSED_BACKOFF, /* the device failed recently, or permanently */
   OA_REFUSED_FAILED,  /* the device failed in this call */
-  OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count */
+  OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count calls */
   OA_REFUSED_PLAN,    /* the plan refuses the call, or does not have it */
   OA_REFUSED_VARIANT, /* the device's library lacks exactly this variant of the routine */
   OA_REFUSED_ODD,     /* LAPACK: info is not 0, or a number is not finite: the CPU's library reports the fault */

@@ -299,21 +299,21 @@ int oa_pinned_allocate(int device, size_t nbytes, void **memory);
 /* Frees memory from oa_pinned_allocate; NULL: OA_OK. */
 int oa_pinned_free(int device, void *memory, size_t nbytes);
 /* Sets the number of threads for the copies of one device, the calling thread included. If several devices copy at the
- * same moment, each device has this number of threads. 0: the value of OFFLOAD_ARGS_THREADS. If that is not set, the
- * number is one less than the CPUs that this process may use, but at most 12, and all devices together have no more
- * threads than there are CPUs. */
+ * same moment, each device has this number of threads. 0: the value of OFFLOAD_ARGS_THREADS. If the variable is not
+ * set, the number is one less than the CPUs that this process may use, but at most 12, and all devices together have no
+ * more threads than there are CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
 /* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun.
- * Changes nothing and returns OA_ERROR_ARGUMENT if this thread has begun a call and not ended it, or OA_ERROR_CAPTURE
- * if it would have to wait for a stream or a device that is being captured into a graph. *warnings (may be NULL) is the
- * number of arrays lent as Out that no call wrote, or that calls wrote only in part; with OA_DISCARD, it is the number
- * of arrays whose results are lost. oa_last_warning() names these arrays. Returns OA_OK for a region that already
- * ended. A nested region passes its writes to its enclosing region: an older region of the same thread that is still
- * open and lends the array. Without an enclosing region, leaving without failure commits the writes. The array's last
- * region brings committed writes down, even if that last region fails. */
+ * Changes nothing and returns OA_ERROR_ARGUMENT if this thread has begun a call and not ended it. Changes nothing and
+ * returns OA_ERROR_CAPTURE if leaving would have to wait for a stream or a device that is being captured into a graph.
+ * *warnings (may be NULL) is the number of arrays lent as Out that no call wrote, or that calls wrote only in part.
+ * With OA_DISCARD, *warnings is the number of arrays whose results are lost. oa_last_warning() names these arrays.
+ * Returns OA_OK for a region that already ended. A nested region passes its writes to its enclosing region: an older
+ * region of the same thread that is still open and lends the array. Without an enclosing region, leaving without
+ * failure commits the writes. The array's last region brings committed writes down, even if that last region fails. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
  * holds. */
@@ -345,8 +345,9 @@ int oa_export_release(void *keep);
 /* Writes host values, in C order, to the elements that shape and strides (in bytes) select, counted from the pointer's
  * lowest byte. Other elements stay unchanged. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
-/* Marks the array of a pointer that a call wrote as undefined, as the failure of a library's call does: it never comes
- * down, and leaving the region reports it. Code calls this when a result shows that the call computed nothing useful.
+/* Marks the array of a pointer that a call wrote as undefined, as the failure of a library's call does: the array never
+ * comes down, and leaving the region reports this. Code calls this when a result shows that the call computed nothing
+ * useful.
  * */
 int oa_pointer_invalidate(oa_any *pointer);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */

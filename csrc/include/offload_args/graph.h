@@ -16,7 +16,7 @@ typedef struct oa_graph_tensor {
   int dtype;
   int access;       /* OA_READ or OA_OVERWRITE; 0: a number on the host */
   int64_t elements; /* number of elements */
-  int64_t span;     /* elements from the first to the last one, gaps included */
+  int64_t span;     /* number of elements from the first to the last, gaps included */
   int64_t line;     /* contiguous elements in each line of the span */
   int64_t step;     /* elements from the start of a line to the start of the next */
   double number;    /* value of a host tensor; passed as a float, or as an int32_t if that is the dtype */

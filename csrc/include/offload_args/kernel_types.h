@@ -21,7 +21,7 @@
 namespace oa {
 namespace types {
 /* A word for each parameter: the bytes of an element or of the value in the low 16 bits (0: not known), then the kind
- * of number, then the way it is passed. offload_args/kernels/types.py has the same numbers. */
+ * of number, then the way in which the parameter is passed. offload_args/kernels/types.py has the same numbers. */
 enum : unsigned { number_unit = 1u << 16, passed_unit = 1u << 20, most_bytes = 0xffff };
 enum : unsigned { is_other, is_bool, is_char, is_signed, is_unsigned, is_floating, is_enum };
 enum : unsigned { by_value, by_const_pointer, by_pointer, by_in, by_out, by_in_out, by_atomic };

@@ -101,8 +101,8 @@ typedef struct oa_hsaco_visitor {
 } oa_hsaco_visitor;
 
 /* Reads the facts of the kernels in an HSACO, or in each HSACO of a bundle. name: for messages. Returns OA_ERROR_MODULE
- * if the image is not an HSACO, or is damaged: its metadata is read as a whole, and each kernel has to state all of
- * these facts. */
+ * if the image is not an HSACO, or is damaged: all of the metadata is read, and each kernel has to state all of these
+ * facts. */
 int oa_hsaco_read(const char *name, const void *image, size_t nbytes, const oa_hsaco_visitor *visitor);
 
 #pragma GCC visibility pop

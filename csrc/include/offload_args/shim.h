@@ -216,7 +216,7 @@ int oa_only_check(int on);
  * is checked and moved as a separate operand; messages call it "A[17]". Consecutive operands with the same list are its
  * parts, in order. The address of a listed operand becomes the address of an array of addresses on the device. The
  * array is sent in the order of the call's stream, and freed in that order when the call ends. A call whose lists are
- * all empty, and that has no other operand, touches no device: then call->open is 0 after OA_OK, and no oa_end or
+ * all empty, and that has no other operand, touches no device. If so, call->open is 0 after OA_OK, and no oa_end or
  * oa_submit may follow. */
 int oa_begin_lists(oa_call *call);
 /* Marks the written operands. status is the vendor's (0: success); after a failure, the operands are marked as invalid,
