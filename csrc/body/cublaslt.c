@@ -180,7 +180,7 @@ static int fail_layout(const product *p, const layout *l, const char *fault) {
 
 /* Returns the data type of the two real numbers in a complex number; -1 for other types. */
 static int real_of(int type) {
-  if (type >= 4 && type <= 7) return type - 4; /* CUDA_C_32F to CUDA_C_8I */
+  if (type >= 4 && type <= 7) return type - 4; /* the types CUDA_C_32F to CUDA_C_8I */
   return type > 8 && type < 28 && type % 2 ? type - 1 : -1;
 }
 

@@ -76,8 +76,8 @@ void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize) {
 
 /* -- on the CPU: called in a stream's order ------------------------------------------------------------------------ */
 
-/* A call of groups. This struct is copied byte by byte, so the value of a list is the list's offset from the start of
- * the struct. */
+/* A call of a routine with groups, to be made later. This struct is copied byte by byte, so the value of a list is the
+ * list's offset from the start of the struct. */
 typedef struct late_groups {
   const oa_routine *routine;
   void *symbol;

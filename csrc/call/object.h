@@ -26,7 +26,7 @@ enum { OA_MOST_NOTED = 4, OA_NOTED_NUMBERS = 16 };
 /* The dtype and shape that an object was set to, or the layouts of a plan (body/fft.c), if the object's library does
  * not report these. */
 typedef struct oa_note {
-  int dtype; /* OA_ANY: none yet */
+  int dtype; /* OA_ANY: no dtype was noted yet */
   int rank;
   int64_t shape[OA_NOTED_NUMBERS];
 } oa_note;

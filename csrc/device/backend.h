@@ -132,10 +132,10 @@ typedef struct oa_backend {
   int (*leave)(oa_device *device, void *saved);
   /* Calls `run` with a copy of the arguments, on the CPU, in stream order. For OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
-  /* Kernels. The entries are NULL if the backend has no kernels. They are also NULL for OA_DEVICE_HOST_CALLS backends,
-   * for which the core itself runs functions of shared objects through `submit`. The core has checked the image as far
-   * as it can read the image's format. Returns OA_ERROR_MODULE if the driver refuses the image. `name` is for the error
-   * text. */
+  /* Kernels. The entries are NULL if the backend has no kernels. The entries are also NULL for OA_DEVICE_HOST_CALLS
+   * backends, for which the core itself runs functions of shared objects through `submit`. The core has checked the
+   * image as far as it can read the image's format. Returns OA_ERROR_MODULE if the driver refuses the image. `name` is
+   * for the error text. */
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
   /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On

@@ -157,7 +157,8 @@ static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream
   if (!place || piece->nbytes > PIECE_MOST || !reserve(device, (size_t)more)) return false;
   const bool allocated = !backend->allocate(device, stream, fresh.nbytes, &fresh.address);
   pthread_mutex_lock(&spares->mutex);
-  place = allocated ? place_for_sheet(spares) : NULL; /* another thread may have taken the last place meanwhile */
+  /* No place is left if another thread has taken the last place meanwhile. */
+  place = allocated ? place_for_sheet(spares) : NULL;
   if (place) {
     *whole = *place = fresh;
     atomic_fetch_add(&device->spare_bytes, more);

@@ -29,7 +29,7 @@ static int find_youngest(const char *function, const oa_any *const *operands, in
   return OA_OK;
 }
 
-/* Fails unless the region can take memory now. of_graph: the core's own graph may keep the memory. */
+/* Fails unless the region can take memory now. of_graph: a graph of the core may keep the memory. */
 static int check_region(const char *function, oa_region_state *region, bool of_graph) {
   int capturing;
   const int status = oa_stream_capturing(region->stream, true, &capturing);

@@ -404,7 +404,7 @@ static void routine(input *in) {
       case OA_ROLE_SCALAR:
       case OA_ROLE_RESULT:
         if (routine->record[i].count == 1) break;
-        return; /* the core trusts a pointer to several host numbers */
+        return; /* left out, because the core trusts a pointer to several host numbers */
       default:
         return;
     }
@@ -508,7 +508,7 @@ static void load_kernels(void) {
 
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
   static const char *const names[] = {"host", "sim:0", "sim:1"};
-  const char *only = getenv("FUZZ_DEVICE"); /* host: runs many more inputs a second, without other threads */
+  const char *only = getenv("FUZZ_DEVICE"); /* FUZZ_DEVICE=host runs many more inputs a second, without other threads */
   (void)count, (void)arguments;
   for (int i = 0; i < 3; i++)
     if (oa_device_open(only ? only : names[i], &devices[i])) abort();

@@ -108,7 +108,7 @@ static void events_equal_counters(void) {
   CHECK_OK(oa_trace_set(OA_TRACE_ON | OA_TRACE_CHECKSUMS));
   one_region(x, y, 100, sizeof *x, 7);
   one_region(x, y, 100, sizeof *x, 8);
-  one_region(x, y, 100, 2 * sizeof *x, 9); /* strided: packed */
+  one_region(x, y, 100, 2 * sizeof *x, 9); /* strided arrays, which are packed on the device */
   CHECK_OK(oa_trace_set(0));
   one_region(x, y, 100, sizeof *x, 10);
   CHECK_OK(oa_device_get_counters(device, &after));

@@ -453,8 +453,8 @@ typedef struct oa_object_info {
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
-/* Describes an object, but does not return the vendor's own object, which code outside could change. A NULL result is
- * not written. */
+/* Describes an object, but does not return the vendor's own object, which code outside could change. A result whose
+ * pointer is NULL is not written. */
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
 /* Waits for the calls that use the object, and destroys it. Returns OA_OK for NULL, and for an object that was
  * destroyed before. */
@@ -482,7 +482,7 @@ typedef struct oa_trace_event {
   int64_t begun, ended;
   int64_t nbytes;
   int64_t tag; /* OA_TRACE_ENTER: the tag in the region's options */
-  /* a number that is unique to a region; for a copy: the region that lent the array first; 0: none */
+  /* the unique number of the region; for a copy, of the region that lent the array first; 0: no region */
   uint64_t region;
   uint64_t address;  /* of a copy: the host address; 0 if the address is not in the array (oa_pointer_assign) */
   uint64_t checksum; /* checksum of a copy's bytes; 0: not computed */

@@ -366,7 +366,7 @@ struct Count<0, numbers...> {
   using type = Numbers<numbers...>;
 };
 
-/* Moves a place to a block, by the block's number. */
+/* Sets the members of a place for the block with that number. */
 OA_FUNCTION void set_block(Place &place, const oa_kernel_call &call, long long number) {
   place.block_[0] = static_cast<unsigned>(number % call.grid[0]);
   place.block_[1] = static_cast<unsigned>(number / call.grid[0] % call.grid[1]);

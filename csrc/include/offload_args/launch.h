@@ -66,9 +66,9 @@ int oa_module_load(int device, const char *name, const void *image, size_t nbyte
 /* Waits for the device, and unloads the module. The module's kernels are stale afterwards. If a graph captured a launch
  * of one of its kernels, the module stays in memory, because the graph may run at any time. */
 int oa_module_unload(oa_module *module);
-/* Finds a variable of the module (extern "C"; __device__ or __constant__ on GPUs). *address is its true address on the
- * device, valid until the module is unloaded: lend it with OA_BORROWED to get a pointer. OA_ERROR_MODULE: the module
- * has no variable of that name. */
+/* Finds a variable of the module (extern "C"; __device__ or __constant__ on GPUs). *address is the variable's true
+ * address on the device, valid until the module is unloaded. To get a pointer, lend this address with OA_BORROWED.
+ * OA_ERROR_MODULE: the module has no variable of that name. */
 int oa_module_find_variable(oa_module *module, const char *name, uint64_t *address, size_t *nbytes);
 /* While the pointer lives, every later launch of the module's kernels counts as reading and writing the pointer's
  * array. So launches wait for other uses of the array, and other uses wait for launches. */
