@@ -240,7 +240,7 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const c
                                 call->function, name, (long long)needed));
   uint64_t address;
   if (OA_UNLIKELY(capture != NULL)) /* takes memory that lives until the graph is destroyed */
-    status = oa_capture_take(capture, call->region, needed, &address);
+    status = oa_capture_share(capture, call->region, needed, &address);
   else
     status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);
   if (status)

@@ -1,5 +1,7 @@
 #include "body/fft.h"
 #include "body/workspace.h"
+#include "call/operand.h"
+#include "region/capture.h"
 #include "region/slot.h"
 
 #include <stddef.h>
@@ -204,9 +206,21 @@ static void note_layouts(oa_note *note, const arguments *a, int64_t type) {
   shape[TYPE] = type;
 }
 
+/* Checks that no graph has calls of the plan that the call makes anew. */
+static int check_graphs(const oa_helper_call *call) {
+  oa_lock();
+  const int holders = call->use_count ? call->uses[0].state->holders : 0;
+  oa_unlock();
+  if (!holders) return OA_OK;
+  return oa_fail(OA_ERROR_CAPTURE, "%s: a graph has executions of %s; make another plan", call->routine->function,
+                 call->uses[0].name);
+}
+
 int oa_fft_note(oa_helper_call *call, const oa_value *values) {
   const oa_routine *routine = call->routine;
   const int area = index_of(routine, "autoAllocate"), type = index_of(routine, "type");
+  const int refused = check_graphs(call);
+  if (refused) return oa_helper_fail(call, refused);
   if (call->use_count) call->note = call->uses[0].state->note;
   call->note.dtype = OA_C64; /* any dtype, because a note without a dtype counts as none */
   call->note.rank = 2;
@@ -250,7 +264,7 @@ static int64_t type_of(const oa_routine *routine) {
 
 /* Returns the plan that a value stands for; NULL with the error set if the plan has no transform, or a transform of
  * another type. */
-static const oa_object_state *plan_of(const oa_routine *routine, const oa_value *value) {
+static oa_object_state *plan_of(const oa_routine *routine, const oa_value *value) {
   uint64_t word;
   memcpy(&word, value->bytes + sizeof(uint64_t), sizeof word);
   const oa_note *note = word & OA_NOTED ? (const oa_note *)(uintptr_t)(word & ~OA_NOTED) : NULL;
@@ -265,7 +279,7 @@ static const oa_object_state *plan_of(const oa_routine *routine, const oa_value 
             routine->function, name, name_of(note->shape[TYPE]), name_of(type_of(routine)));
     return NULL;
   }
-  return (const oa_object_state *)((const char *)note - offsetof(oa_object_state, note));
+  return (oa_object_state *)((uintptr_t)note - offsetof(oa_object_state, note));
 }
 
 /* Returns whether two pointers point to the same first byte. */
@@ -284,20 +298,40 @@ static oa_extent extent_of(const int64_t *lines) {
   return OA_MATRIX(lines[WIDTH], lines[COUNT], lines[PITCH], "width", "lines", "pitch");
 }
 
-/* Calls the library, once the operands are checked and on the device. */
+static void let_go(void *plan) { oa_object_let_go("oa_chain_release", plan); }
+
+/* Makes the graph that captures the call keep the plan. */
+static int keep(const oa_call *call, oa_object_state *plan) {
+  bool is_new;
+  const int status = oa_capture_hold(oa_capture_of(call->region, call->stream), plan, let_go, &is_new);
+  if (status || !is_new) return status;
+  oa_lock();
+  plan->holders++;
+  oa_unlock();
+  return OA_OK;
+}
+
+/* Calls the library, once the operands are checked and on the device. A captured execution has a work area of the
+ * graph. A plan that had its own area loses it then: the library frees it, and each later call gets an area of the
+ * pool. */
 static int run(oa_call *call, const oa_value *values, void *symbol, const int *asks, const oa_routine *routine,
-               bool takes_area) {
+               oa_object_state *state) {
   void *set_stream = oa_asked(routine, asks[0]), *get_size = oa_asked(routine, asks[1]);
   void *set_area = oa_asked(routine, asks[2]), *plan = (void *)values[0].pointer;
   void *in = call->operands[0].address, *out = call->operands[1].address;
+  const bool is_captured = call->open == OA_CALL_CAPTURED;
+  int64_t *takes_area = &state->note.shape[TAKES_AREA];
   size_t nbytes = 0;
   oa_workspaces area;
   if (!set_stream || !get_size || !set_area) return oa_call_fail(call, OA_ERROR_LIBRARY);
+  const int lost = is_captured ? keep(call, state) : OA_OK;
+  if (lost) return oa_call_fail(call, lost);
   int answer = ((int (*)(void *, void *))set_stream)(plan, call->native_stream);
-  if (!answer && takes_area) answer = ((int (*)(void *, size_t *))get_size)(plan, &nbytes);
+  if (!answer && (*takes_area || is_captured)) answer = ((int (*)(void *, size_t *))get_size)(plan, &nbytes);
   const int refused = oa_workspaces_take(&area, call, nbytes, 0);
   if (refused) return refused;
   if (!answer && nbytes) answer = ((int (*)(void *, void *))set_area)(plan, area.device);
+  if (!answer && nbytes) *takes_area = 1;
   if (!answer && routine->count == 3)
     answer = ((int (*)(void *, void *, void *))symbol)(plan, in, out);
   else if (!answer)
@@ -309,7 +343,7 @@ int oa_fft_execute(const oa_routine *routine, oa_value *values, const int *asks,
   (void)codes;
   void *symbol = oa_routine_symbol(routine, 0);
   if (!symbol) return oa_fail_symbol(routine, values, 0, 0);
-  const oa_object_state *plan = plan_of(routine, &values[0]);
+  oa_object_state *plan = plan_of(routine, &values[0]);
   if (!plan) return OA_ERROR_ARGUMENT;
   const int64_t *shape = plan->note.shape, *in = &shape[INPUT], *out = &shape[OUTPUT];
   const int kind = (int)shape[TYPE] & ~IN_DOUBLE;
@@ -323,8 +357,8 @@ int oa_fft_execute(const oa_routine *routine, oa_value *values, const int *asks,
       oa_operand_of(routine->record[1].name, values[1].pointer, reads, routine->dtypes[1], extent_of(in)),
       oa_operand_of(routine->record[2].name, values[2].pointer, writes, routine->dtypes[2], extent_of(out))};
   oa_call call = oa_call_of(routine->function, routine->library, operands, 2);
-  if (in_place) call.special = OA_MAY_OVERLAP;
+  call.special = OA_KEEPS_VALUES | (in_place ? OA_MAY_OVERLAP : 0);
   call.only = plan->device;
   const int status = oa_begin(&call);
-  return status ? status : run(&call, values, symbol, asks, routine, shape[TAKES_AREA]);
+  return status ? status : run(&call, values, symbol, asks, routine, plan);
 }

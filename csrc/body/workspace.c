@@ -11,7 +11,7 @@
 static int allocate(oa_workspaces *w, const oa_call *call, uint64_t *address) {
   w->is_kept = call->open == OA_CALL_CAPTURED;
   if (!w->is_kept) return oa_device_allocate(call->device, call->native_stream, w->device_bytes, address);
-  return oa_capture_take(oa_capture_of(call->region, call->stream), call->region, w->device_bytes, address);
+  return oa_capture_share(oa_capture_of(call->region, call->stream), call->region, w->device_bytes, address);
 }
 
 static int take(oa_workspaces *w, const oa_call *call, size_t host_bytes) {

@@ -148,6 +148,23 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
   return status;
 }
 
+int oa_capture_share(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address) {
+  oa_lock();
+  const bool fits = nbytes <= capture->shared_bytes;
+  *address = capture->shared;
+  oa_unlock();
+  if (fits) return OA_OK;
+  const int status = oa_capture_take(capture, region, nbytes, address);
+  if (status) return status;
+  oa_lock();
+  if (nbytes > capture->shared_bytes) {
+    capture->shared = *address;
+    capture->shared_bytes = nbytes;
+  }
+  oa_unlock();
+  return OA_OK;
+}
+
 /* Sets the workspace of a handle; 0: the library's own memory. The call is made in relaxed mode, because the library
  * may free memory in it, which captures forbid otherwise. */
 static int set_workspace(const oa_capture *capture, const oa_captured_handle *h, uint64_t address) {
@@ -191,6 +208,35 @@ int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const o
   return status == OA_ERROR_MEMORY ? OA_OK : status;
 }
 
+int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *object), bool *is_new) {
+  oa_captured_object *own = malloc(sizeof *own);
+  if (!own)
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an object of a graph", capture->stream->device->name);
+  oa_lock();
+  const oa_captured_object *noted = capture->objects;
+  while (noted && noted->object != object) noted = noted->next;
+  *is_new = !noted;
+  if (*is_new) {
+    *own = (oa_captured_object){capture->objects, object, let_go};
+    capture->objects = own;
+  }
+  oa_unlock();
+  if (noted) free(own);
+  return OA_OK;
+}
+
+/* Ends the holds of the objects. */
+static void free_objects(const oa_capture *capture) {
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  for (oa_captured_object *o = capture->objects, *next; o; o = next) {
+    next = o->next;
+    o->let_go(o->object);
+    free(o);
+  }
+  oa_error_restore(&saved);
+}
+
 /* Makes the handles use the libraries' own memory again. */
 static void free_handles(const oa_capture *capture) {
   const oa_device *device = capture->stream->device;
@@ -211,6 +257,7 @@ static void free_handles(const oa_capture *capture) {
 void oa_capture_free(oa_capture *capture) {
   oa_device *device = capture->stream->device;
   free_handles(capture);
+  free_objects(capture);
   for (oa_captured_workspace *w = capture->workspaces, *next; w; w = next) {
     next = w->next;
     if (!atomic_load(&device->lost)) oa_device_free(device, capture->stream->native, w->address, w->nbytes);

@@ -58,6 +58,13 @@ typedef struct oa_captured_handle {
   bool is_set;
 } oa_captured_handle;
 
+/* An object of a library that captured calls use, such as a plan. The graph keeps it. */
+typedef struct oa_captured_object {
+  struct oa_captured_object *next;
+  void *object;
+  void (*let_go)(void *object); /* ends the hold of the object */
+} oa_captured_object;
+
 /* A capture of a region's calls by the core, and its result. */
 typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
@@ -68,7 +75,10 @@ typedef struct oa_capture {
   oa_captured_values *values;
   int64_t nbytes; /* size of the values */
   oa_captured_workspace *workspaces;
+  uint64_t shared; /* address of the largest workspace that calls share */
+  size_t shared_bytes;
   oa_captured_handle *handles;
+  oa_captured_object *objects;
   oa_captured_call *calls;
   int call_count, call_capacity;
   oa_captured_use *uses;
@@ -92,10 +102,15 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Called
  * without the lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
+/* Does as oa_capture_take. All calls of the graph may get the same memory, because they run one after the other. */
+int oa_capture_share(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
 /* Makes the captured calls of the stream's handle use memory of the graph as their workspace, if the library can do so
  * and the device has room. If not, the calls use the library's own memory. Called without the lock, with the device
  * current. */
 int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
+/* Notes an object that a captured call uses, unless it is noted already. *is_new: it was not; the caller then has to
+ * hold it, and the end of the graph calls let_go. Without the lock. */
+int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *object), bool *is_new);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */
 void oa_capture_free(oa_capture *capture);
 

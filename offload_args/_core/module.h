@@ -294,6 +294,9 @@ int add_library_call(PyObject *module);
 int add_region(PyObject *module);
 int add_guard(PyObject *module);
 int add_chain(PyObject *module);
+
+/* -- transform.c -------------------------------------------------------------------------------------------------- */
+int add_transform(PyObject *module);
 /* Raises the GuardError that was noted for this thread, or sent to it, after a thread without a Python state touched an
  * array. Returns 0, or -1 with the exception. */
 int raise_touch(void);

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core, blas
 from ..devices import by_number
-from ..dtypes import c_strides
-from ..linalg._call import new
-from ._library import FROM_REAL, TO_REAL, Transforms
+from ..errors import CaptureError
+from ._library import FROM_REAL, TO_REAL, Transforms, is_contiguous, new, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +68,7 @@ class _One(NamedTuple):
 
     def run(self, x: DevicePtr) -> DevicePtr:
         """Return the transform of x."""
-        y: DevicePtr = _core.scratch((x,), self.code, self.shape, self.strides)
+        y: DevicePtr = _core.scratch((x,), self.code, self.shape, self.strides, True)
         line = _core.view(y, 0, *self.output)
         self.execute(self.plan, _core.view(x, 0, *self.input), line, *self.direction)
         if self.scale != 1:
@@ -120,7 +119,7 @@ class OnGPU(Transforms):
         else:
             self._on_host(name, x, y, lengths, axes, norm)
             return
-        scale = _scale(inverse, math.prod(lengths), norm)
+        scale = scale_of(inverse, math.prod(lengths), norm)
         if scale != 1:
             blas.scal(scale, y.reshape(-1))
 
@@ -132,7 +131,7 @@ class OnGPU(Transforms):
         is_complex = x.dtype == y.dtype and x._shape == y._shape and name not in FROM_REAL + TO_REAL
         halves = name.startswith("rfft") and x.dtype.kind == "f" and not self.is_hipfft
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
-        if not (is_complex or (halves and lengths[-1] > 1)) or not y.size or not longer or not _is_contiguous(x):
+        if not (is_complex or (halves and lengths[-1] > 1)) or not y.size or not longer or not is_contiguous(x):
             return None
         if halves and not (_fits(x, lengths, axes) and _are_last(x._shape, longer)):
             return None
@@ -142,7 +141,7 @@ class OnGPU(Transforms):
             return None
         inverse = name.startswith("i")
         direction = (getattr(self._module, self.backward if inverse else "FORWARD"),) if is_complex else ()
-        scale = _scale(inverse, math.prod(lengths), norm)
+        scale = scale_of(inverse, math.prod(lengths), norm)
         lines = [((pointer.size,), (pointer.dtype.itemsize,)) for pointer in (x, y)]
         execute = getattr(self._module, executions.execute)
         return _One(
@@ -153,6 +152,11 @@ class OnGPU(Transforms):
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
         """Transform on the host in two rare cases: complex transforms of a real x, and lines of one real number."""
+        if _core.query(x).captured:
+            raise CaptureError(
+                f"fft.{name}: the region is being captured, and the host converts between real and complex numbers for "
+                f"this call; make it outside of the capture"
+            )
         if self._host is None:
             self._host = Transforms()
         self._host.run(name, x, y, lengths, axes, norm)
@@ -162,7 +166,7 @@ class OnGPU(Transforms):
     def _complex(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
         """Transform complex numbers."""
         source = x
-        if x._shape != y._shape or not _is_contiguous(x) or not axes:
+        if x._shape != y._shape or not is_contiguous(x) or not axes:
             _fit(x, y)
             source = y
         for pass_ in _passes(y._shape, axes):
@@ -302,17 +306,6 @@ class HipFFT(OnGPU):
     is_hipfft = True
 
 
-def _scale(inverse: bool, count: int, norm: str) -> float:
-    """Return the factor of a result of `count` elements."""
-    if norm == "ortho":
-        return 1 / math.sqrt(count)
-    return 1 / count if inverse == (norm == "backward") else 1.0
-
-
-def _is_contiguous(pointer: DevicePtr) -> bool:
-    return pointer._strides == c_strides(pointer._shape, pointer.dtype.itemsize)
-
-
 def _are_last(shape: Sequence[int], axes: Sequence[int]) -> bool:
     """Return whether axes are the last axes of a shape, in order, and no more axes than a plan can have."""
     return len(axes) <= _MOST_RANK and list(axes) == list(range(len(shape) - len(axes), len(shape)))
@@ -340,7 +333,7 @@ def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:
     """Return whether x has these lengths along axes, is in C order, and has an address that cuFFT takes."""
     # cuFFT takes real numbers only at addresses that are aligned for complex numbers.
     is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
-    return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and _is_contiguous(x)
+    return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and is_contiguous(x)
 
 
 def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bool = False) -> DevicePtr:

@@ -466,7 +466,7 @@ def _transform(
                 with Call(function, None, x=x).named():
                     raise
     if isinstance(x, DevicePtr):
-        call = Call(function, device, x=x)
+        call = Call(function, device, None, x=x)
         library = transforms_of(function, x._device)
     else:
         number = default_number() if device is None else as_device(device).number

@@ -40,24 +40,29 @@ typedef struct plan {
   layout in, out;
   int has_own_area;
   void *stream, *area;
+  int is_destroyed;
 } plan;
 
 /* One execution. */
 typedef struct execution {
   plan plan;
+  const struct plan *origin; /* never freed: a graph may not outlive it */
   void *in, *out;
   int direction;
 } execution;
 
+typedef int operation(const void *arguments, void *stream);
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
+int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
+int gpu_double_unsafe(void);
+int cuStreamIsCapturing(void *stream, int *status);
 #ifdef HIPFFT
 #define NAME(name) hipfft##name
 typedef plan *handle;
-typedef int operation(const void *arguments, void *stream);
-int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
 void *hip_double_here(const void *address);
-static plan *plan_of(handle h) { return h; }
+static plan *plan_of(handle h) { return h && !h->is_destroyed ? h : NULL; }
 static handle handle_of(plan *p) { return p; }
-static void forget(handle h) { free(h); }
+static void forget(handle h) { h->is_destroyed = 1; }
 #else
 #define NAME(name) cufft##name
 typedef int handle;
@@ -70,7 +75,7 @@ static handle handle_of(plan *p) {
   return h;
 }
 static void forget(handle h) {
-  free(plans[h]);
+  plans[h]->is_destroyed = 1;
   plans[h] = NULL;
 }
 #endif
@@ -196,16 +201,18 @@ static int execute_now(const execution *e) {
   return SUCCESS;
 }
 
-#ifdef HIPFFT
+/* Runs work that was put into a stream, or into a graph. */
 static int execute_later(const void *arguments, void *stream) {
   execution e = *(const execution *)arguments;
   (void)stream;
+  if (e.origin->is_destroyed) abort();
+#ifdef HIPFFT
   e.in = hip_double_here(e.in);
   e.out = hip_double_here(e.out);
   e.plan.area = e.plan.area ? hip_double_here(e.plan.area) : NULL;
+#endif
   return execute_now(&e);
 }
-#endif
 
 static int execute(handle h, int type, void *in, void *out, int direction) {
   plan *p = plan_of(h);
@@ -216,14 +223,14 @@ static int execute(handle h, int type, void *in, void *out, int direction) {
   if ((uintptr_t)in % (type & IN_DOUBLE ? 16 : 8) || (uintptr_t)out % (type & IN_DOUBLE ? 16 : 8)) return INVALID_VALUE;
   if (!p->stream || kind_of(in) != 2 || kind_of(out) != 2) return EXEC_FAILED;
   if (!p->has_own_area && (!p->area || kind_of(p->area) != 2)) return NO_WORKSPACE;
-  execution e = {.plan = *p, .in = in, .out = out, .direction = direction};
+  int is_captured = 0;
+  cuStreamIsCapturing(p->stream, &is_captured);
+  if (is_captured && p->has_own_area) return EXEC_FAILED; /* other calls could use the area while the graph runs */
+  if (!p->has_own_area && !gpu_double_uses(p->stream, p->area, AREA)) return EXEC_FAILED;
+  execution e = {.plan = *p, .origin = p, .in = in, .out = out, .direction = direction};
   if (p->has_own_area) e.plan.area = NULL;
   p->area = NULL; /* it has to be set for each execution here */
-#ifdef HIPFFT
   return gpu_double_captures(p->stream, execute_later, &e, sizeof e) ? SUCCESS : execute_later(&e, p->stream);
-#else
-  return execute_now(&e);
-#endif
 }
 
 /* -- plans -- */
@@ -248,6 +255,8 @@ int NAME(SetStream)(handle h, void *stream) {
 int NAME(SetWorkArea)(handle h, void *area) {
   plan *p = plan_of(h);
   if (!p) return INVALID_PLAN;
+  if (p->has_own_area && gpu_double_unsafe()) return EXEC_FAILED; /* it frees its own */
+  p->has_own_area = 0;
   p->area = area;
   return SUCCESS;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import threading
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
 from offload_args import Device, In, Out, blas, fft, offload_args, testing
-from offload_args.errors import ArgumentError, DirectionError, ExtentError
+from offload_args.errors import ArgumentError, CaptureError, DirectionError, ExtentError, OffloadError
 
 LIBRARIES = {"cuda": "cufft", "hip": "hipfft"}
 
@@ -170,3 +171,63 @@ def test_transforms_of_one_shape_share_a_plan(on: str, library: Any, monkeypatch
     for _ in range(3):
         close(fft.fft(numbers(3, 23), device=on), np.fft.fft(numbers(3, 23)))
     assert len(plans) <= 1
+
+
+def test_a_graph_has_the_work_areas_of_its_plans_and_keeps_the_plans(on: str, library: Any) -> None:
+    x, y, z = numbers(3, 16), numbers(3, 16), numbers(3, 16)
+    with_area = library.plan1d(16, library.Z2Z, 3, device=on)
+    without = library.create(device=on)
+    library.set_auto_allocation(without, 0)
+    library.make_plan1d(without, 16, library.Z2Z, 3)
+    region = offload_args(In(x), Out(y), Out(z), device=on)
+    with region as (dx, dy, dz):
+        library.exec_z2z(with_area, dx, dy, library.FORWARD)
+        graphs = []
+        for _ in range(2):
+            with region.capture() as g:
+                library.exec_z2z(with_area, dx, dz, library.FORWARD)
+                library.exec_z2z(without, dz, dz, 1)
+            graphs.append(g)
+        for plan in (with_area, without):  # their calls outside of the graphs have other areas
+            library.exec_z2z(plan, dx, dy, library.FORWARD)
+            with pytest.raises(CaptureError, match="a graph has executions of plan; make another plan"):
+                library.make_plan1d(plan, 8, library.Z2Z, 1)
+        library.destroy(with_area)
+        del without
+        gc.collect()
+        with pytest.raises(OffloadError, match="plan was destroyed"):
+            library.exec_z2z(with_area, dx, dy, library.FORWARD)
+        for g in graphs:
+            dz.fill(0.0)
+            g.replay()
+            close(dz.to_host() / 16, x)
+    close(y, np.fft.fft(x))
+
+
+def test_a_graph_replays_a_plan_with_new_contents(on: str, library: Any) -> None:
+    x, y = numbers(8, dtype="float64"), numbers(5)
+    forward = library.plan1d(8, library.D2Z, 1, device=on)
+    region = offload_args(x, Out(y), device=on)
+    with region as (dx, dy):
+        with region.capture(x=dx) as g:
+            library.exec_d2z(forward, dx, dy)
+        assert [node.function.rpartition(".")[2] for node in g.nodes] == ["exec_d2z"]
+        for new in np.eye(8)[:3]:
+            g.replay(x=new)
+            close(dy.to_host(), np.fft.rfft(new))
+
+
+def test_graphs_of_plans_leave_memory_as_it_was(on: str, library: Any) -> None:
+    region = offload_args(numbers(64), device=on)
+    with region as (dx,):
+        for turn in range(6):
+            plan = library.plan1d(64, library.Z2Z, 1, device=on)
+            with region.capture() as g:
+                for _ in range(3):
+                    library.exec_z2z(plan, dx, dx, library.FORWARD)
+            g.replay()
+            del g, plan
+            gc.collect()
+            if turn == 1:
+                used = Device(on).counters.memory_used
+        assert Device(on).counters.memory_used == used
