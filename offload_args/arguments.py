@@ -75,6 +75,8 @@ class Parameter(NamedTuple):
 
             from offload_args.kernels import Linear1D
             print(Out[np.float32].by(Linear1D()))  # Out[float32].by(Linear1D())
+
+        See also: kernels.Linear1D, kernels.Tiles, kernel; docs/guide/kernels.md.
         """
         return self._replace(partition=partition)
 

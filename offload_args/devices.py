@@ -140,6 +140,8 @@ class Device:
             except DeviceUnavailableError:
                 device = Device.host()  # there are fewer GPUs
             print(device)  # host
+
+        See also: Device.all, Device.default; docs/guide/devices.md.
         """
         return cls(f"{gpu_backend()}:{shown(index)}")
 
@@ -210,6 +212,8 @@ class Device:
                     blas.gemv(1.0, dA, dx, 0.0, dy)
             print(device.counters.bytes_up - before < 2 * A.nbytes)  # True
             device.release(A)
+
+        See also: Device.release, offload_args, empty; docs/guide/residency.md.
         """
         _core.keep(_checked("keep", array), self.number)
 
@@ -223,6 +227,8 @@ class Device:
                 blas.scal(2.0, dx)
             print(device.residency.kept_bytes > 0)  # True
             device.release(x)
+
+        See also: Device.keep, Device.trim; docs/guide/residency.md.
         """
         _core.release(_checked("release", array), self.number)
 
@@ -250,6 +256,8 @@ class Device:
                 blas.scal(2.0, dx)
             device.trim()
             print(device.counters.memory_used)  # 0
+
+        See also: Device.release, Device.synchronize; docs/guide/memory.md.
         """
         _core.device_trim(self.number)
 

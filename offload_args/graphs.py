@@ -99,6 +99,8 @@ class Graph:
                 for step in range(3):
                     g.replay(x=np.full(2, float(step)))
             print(y)  # [3. 3.]
+
+        See also: Graph.update, offload_args.capture; docs/guide/graphs.md.
         """
         with self._lock:
             handle = self._usable("replay")
@@ -124,6 +126,8 @@ class Graph:
                     blas.scal(5.0, dx[:1])
                 g.replay()
             print(x)  # [10.  2.  2.]
+
+        See also: Graph.replay, offload_args.capture; docs/guide/graphs.md.
         """
         if self._region is None:
             raise RegionError("Graph.update: no capture of the graph has begun; make it by region.capture()")
@@ -187,6 +191,8 @@ class Graph:
                     blas.scal(2.0, dx)
                 g.draw("graph.svg")
             print(os.path.exists("graph.svg"))  # True
+
+        See also: Graph, tracing.Trace.save; docs/guide/graphs.md.
         """
         text = _drawing(self.nodes)
         if file is not None:
@@ -323,7 +329,10 @@ class Graph:
 
 
 class Capture:
-    """Capture the calls of a region within a block, instead of running them: `with region.capture() as g:`."""
+    """Capture the calls of a region within a block, instead of running them: `with region.capture() as g:`.
+
+    See also: offload_args.capture, Graph; docs/guide/graphs.md.
+    """
 
     __slots__ = ("_graph", "_handle", "_names", "_region")
 

@@ -180,6 +180,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 dA[1].fill(1.0)     # a row
                 dA[:, 3].fill(2.0)  # a column
             print(A[1])  # [1. 1. 1. 2.]
+
+        See also: DevicePtr.reshape, DevicePtr.offset; docs/guide/layouts.md.
         """
         keys = key if isinstance(key, tuple) else (key,)
         for item in keys:
@@ -240,6 +242,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             x = np.arange(5.0)
             with offload_args(x) as (dx,):
                 print(dx.offset(3).to_host())  # [3. 4.]
+
+        See also: DevicePtr.__getitem__, DevicePtr.reshape; docs/guide/layouts.md.
         """
         itemsize = self.dtype.itemsize
         try:
@@ -265,6 +269,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             with offload_args(x) as (dx,):
                 print(dx.reshape(2, -1).to_host())  # [[0. 1. 2.]
                                                     #  [3. 4. 5.]]
+
+        See also: DevicePtr.__getitem__, DevicePtr.offset; docs/guide/layouts.md.
         """
         new = _extents("DevicePtr.reshape", shape, self._shape)
         strides = _strides_without_copy(self._shape, self._strides, new, self.dtype.itemsize)
@@ -291,6 +297,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 dx.assign(np.array([1.0, 2.0, 3.0]))
                 dx[:1].assign(7)
             print(x)  # [7. 2. 3.]
+
+        See also: DevicePtr.fill, DevicePtr.copy_from, update; docs/guide/contents.md.
         """
         if isinstance(values, DevicePtr):
             raise HostAccessError("DevicePtr.assign: values are on a device already; use copy_from")
@@ -320,6 +328,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             with offload_args(x) as (dx,):
                 dx.fill(2.5)
             print(x)  # [2.5 2.5 2.5]
+
+        See also: DevicePtr.assign, DevicePtr.copy_from; docs/guide/contents.md.
         """
         if isinstance(value, DevicePtr):
             raise HostAccessError("DevicePtr.fill: value is on a device; use copy_from, or value.to_host()[()]")
@@ -344,6 +354,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 blas.scal(5.0, dx)
                 blas.axpy(1.0, dold, dx)
             print(x)  # [6. 6. 6.]
+
+        See also: DevicePtr.assign, DevicePtr.fill, blas.copy; docs/guide/contents.md.
         """
         if not isinstance(source, DevicePtr):
             raise HostPointerError(
@@ -369,6 +381,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             with offload_args(x) as (dx,):
                 blas.scal(2.0, dx)
                 print(dx.to_host())  # [2. 2. 2.]
+
+        See also: update, DevicePtr.assign; docs/guide/contents.md.
         """
         values: NDArray[T_co] = np.empty(self._shape, self.dtype)
         _core.read(self, values)
@@ -390,6 +404,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             ffi, x = cffi.FFI(), np.ones(3)
             with offload_args(x) as (dx,):
                 print(ffi.typeof(dx.cdata(ffi)))  # <ctype 'double *'>
+
+        See also: call; docs/guide/cffi.md.
         """
         from ._cffi import cdata
 

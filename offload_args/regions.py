@@ -94,7 +94,10 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 
 
 class Update:
-    """Permit the host to write an array within a block, and send the array to the device at the end."""
+    """Permit the host to write an array within a block, and send the array to the device at the end.
+
+    See also: update, DevicePtr.assign; docs/guide/contents.md.
+    """
 
     __slots__ = ("_array", "_device", "_opened", "_writings")
 
@@ -360,6 +363,8 @@ class offload_args(_core.Region["_Pointers_co"]):
                 print(dy.to_host())  # [2. 6.]
                 g.replay(alpha=10.0)
             print(y)  # [20. 60.]
+
+        See also: Graph, offload_args.loop; docs/guide/graphs.md.
         """
         from .graphs import Capture
 
@@ -385,6 +390,8 @@ class offload_args(_core.Region["_Pointers_co"]):
             with region as (dx, dleft):
                 steps = region.loop(lambda: blas.scal(2.0, dx), until=dleft, at_most=10)
             print(steps, x)  # 1 [2. 2.]
+
+        See also: offload_args.capture, Graph; docs/guide/graphs.md.
         """
         from .graphs import loop
 

@@ -216,7 +216,10 @@ class Row(NamedTuple):
 
 
 class Report:
-    """A report of the decisions on the program's calls."""
+    """A report of the decisions on the program's calls.
+
+    See also: scripts.accelerate; docs/guide/scripts.md.
+    """
 
     def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
@@ -324,7 +327,10 @@ class Report:
 
 
 class Accelerated:
-    """Keep accelerate() on until stop() or the end of the `with` block."""
+    """Keep accelerate() on until stop() or the end of the `with` block.
+
+    See also: scripts.accelerate, scripts.Report; docs/guide/scripts.md.
+    """
 
     def __init__(
         self,

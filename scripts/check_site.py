@@ -1,10 +1,10 @@
-"""Checks a built site in Chromium: pages fit, lines of code wrap on a phone, no page has errors, and search finds.
+"""Checks a built site in Chromium: pages and lines of code fit, no page has errors, and search finds.
 
     python scripts/check_site.py build/docs/html [--pictures FOLDER] [--every]
 
-Chromium opens every page from the file system, at the widths of a phone and of a desktop. It types the queries of
-check_search.py into the search field. --pictures keeps pictures of some pages, light and dark; with --every, of all
-pages. The script needs the package playwright (pip install playwright) and Chromium on PATH, or at CHROMIUM.
+Chromium opens every page from the file system, at the widths of a phone, a tablet and three desktops. It types the
+queries of check_search.py into the search field. --pictures keeps pictures of some pages, light and dark; with --every,
+of all pages. The script needs the package playwright (pip install playwright) and Chromium on PATH, or at CHROMIUM.
 It downloads neither: if one is missing, it reports that and exits with 0.
 """
 
@@ -20,15 +20,18 @@ from typing import Any
 
 from check_search import FIRST, QUERIES
 
-WIDTHS = {"phone": 390, "desktop": 1280}
+WIDTHS = {"phone": 390, "tablet": 820, "small": 1100, "desktop": 1280, "large": 1366}
 SCHEMES = ("light", "dark")
 LONGEST = 15_000  # pixels, at the width of a desktop
 PICTURED = ("index.html", "start.html", "guide/regions.html", "coming-from/cupy.html", "internals/architecture.html")
-# The parts of a page that a reader of a phone would have to scroll sideways, and words that break within a table.
-UNSEEN = """() => {
+# The parts of a page that a reader would have to scroll sideways: code, and tables on a phone. On a phone also words
+# that break within a table.
+UNSEEN = """(is_phone) => {
   const wide = (list) => [...list].filter((element) => element.scrollWidth > element.clientWidth + 1);
-  const faults = wide(document.querySelectorAll("article div:not(.highlight-none) > .highlight pre, .table-wrapper"))
+  const code = "article div:not(.highlight-none) > .highlight pre";
+  const faults = wide(document.querySelectorAll(is_phone ? code + ", .table-wrapper" : code))
     .map((element) => "scrolls sideways: " + element.textContent.trim().slice(0, 60));
+  if (!is_phone) return faults;
   for (const cell of document.querySelectorAll("article td, article th")) {
     const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
     while (texts.nextNode())
@@ -56,8 +59,8 @@ def faults_of(page: Any, path: Path, width: int) -> Iterator[str]:
     tall = page.evaluate("document.documentElement.scrollHeight")
     if width == WIDTHS["desktop"] and tall > LONGEST:
         yield f"{path}: {tall} pixels long, more than {LONGEST}"
-    if width == WIDTHS["phone"]:
-        yield from (f"{path}: {fault}" for fault in page.evaluate(UNSEEN))
+    unseen = page.evaluate(UNSEEN, width == WIDTHS["phone"])
+    yield from (f"{path} in a window of {width}: {fault}" for fault in unseen)
     yield from (f"{path}: {error}" for error in errors)
 
 

@@ -22,6 +22,7 @@ from _records import (
     letters,
     libraries,
     sections,
+    see_also,
     slug,
     vendor_names,
 )
@@ -131,6 +132,23 @@ class Routines(SphinxDirective):
         in_c = in_c if library.has_device_form(group[0][0]) else []
         names = [f"oa_{library.name}_{function.name}" for function, _ in group]
         yield _field("In C", nodes.paragraph("", "", *_literals(names), *in_c))
+        yield _field("See also", nodes.paragraph("", "", *self._links(see_also(library, group))))
+
+    def _links(self, names: list[str]) -> Iterator[nodes.Node]:
+        """Yield links to functions, and to pages such as docs/guide/blas.md."""
+        for name in names:
+            page = re.fullmatch(r"docs(/.*)\.md", name)
+            link = addnodes.pending_xref(
+                "",
+                nodes.inline(name, "") if page else nodes.literal(name, name),
+                refdoc=self.env.docname,
+                refdomain="std" if page else "py",
+                reftype="doc" if page else "obj",
+                reftarget=page[1] if page else f"offload_args.{name}",
+                refexplicit=not page,
+                refwarn=True,
+            )
+            yield from [nodes.Text(", "), link] if name != names[0] else [link]
 
 
 class Constants(Routines):

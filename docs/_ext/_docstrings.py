@@ -64,7 +64,8 @@ def _see_also(text: str) -> str:
         links = []
         for name in (name_.strip() for name_ in group.split(",")):
             page = re.fullmatch(r"docs/(.*)\.md", name)
-            links.append(f":doc:`/{page[1]}`" if page else f":py:obj:`{name} <offload_args.{name}>`")
+            target = name.replace("kernels.here.", "kernels.python.words.Here.")  # the class of `here` has its methods
+            links.append(f":doc:`/{page[1]}`" if page else f":py:obj:`{name} <offload_args.{target}>`")
         pieces.append(", ".join(links))
     return f":See also: {'; '.join(pieces)}"
 

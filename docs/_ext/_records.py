@@ -6,11 +6,15 @@ part of these families. Routines that differ in dtypes only share an entry.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import offload_args
 from bindings import roles
 from bindings.emit.c_text import wrapped
 from bindings.emit.docs import HELPER_RAISES, RAISES, Description, describe, signature
@@ -174,6 +178,88 @@ def joined(texts: tuple[str, ...], letters: dict[tuple[str, ...], str]) -> str:
     columns = zip(*map(DTYPES.findall, texts), strict=True)
     words = iter([letters.get(column, " / ".join(dict.fromkeys(column))) for column in columns])
     return DTYPES.sub(lambda _: next(words), texts[0])
+
+
+def neighbours(thing: Any) -> list[list[str]]:
+    """Return the names and the page in the "See also" of a docstring, in groups; [] without one."""
+    said = re.search(r"^See also: (.*?)\.?\s*\Z", inspect.getdoc(thing) or "", re.DOTALL | re.MULTILINE)
+    return [" ".join(group.split()).split(", ") for group in said[1].split(";")] if said else []
+
+
+@cache
+def _portable() -> dict[str, list[str]]:
+    """Return the portable functions and methods whose docstrings name a vendor's function, by that name."""
+    things = {f"{module}.{name}": thing for module in ("blas", "lapack", "fft") for name, thing in _functions(module)}
+    things |= {f"Communicator.{name}": thing for name, thing in vars(offload_args.Communicator).items()}
+    results: dict[str, list[str]] = {}
+    for name, thing in things.items():
+        for vendors_name in (vendors_name for group in neighbours(thing)[1:-1] for vendors_name in group):
+            results.setdefault(vendors_name, []).append(name)
+    return results
+
+
+def _functions(module: str) -> list[tuple[str, Any]]:
+    actual = importlib.import_module(f"offload_args.{module}")
+    return [(name, getattr(actual, name)) for name in actual.__all__ if name[0].islower()]
+
+
+@cache
+def _named(name: str) -> dict[str, Function]:
+    return {function.name: function for function in libraries()[name].functions}
+
+
+# Names of functions that belong together differ in these parts.
+_COUNTERPARTS = (("get_", "set_"), ("create", "destroy"), ("start", "stop"), ("start", "end"))
+# Libraries that share the names of all their functions, and the guide's pages on libraries without a page.
+_TWINS = ({"cufft", "hipfft"}, {"nccl", "rccl"})
+_GUIDES = {"cusparse": "sparse", "hipfft": "cufft", "lapacke": "lapack", "rccl": "nccl"}
+_MORE = {
+    "cublaslt.matmul": ("cublaslt.Matmul", "blas.gemm"),
+    "cudnn.convolution_forward": ("cudnn.Graph",),
+    "cudnn.multi_head_attn_forward": ("cudnn.Graph",),
+}
+
+
+def _base(name: str) -> str:
+    """Return the name of the function for one operand, for the name of a function for a batch."""
+    return name.removesuffix("_batched").removesuffix("_strided")
+
+
+def _related(library: Library, function: Function) -> Iterator[str]:
+    """Yield names that functions of the library may have which belong to that function: other forms, counterparts."""
+    name = function.name
+    base = _base(name)
+    yield from (f"{base}{form}" for form in FORMS)
+    yield from (f"{base[1:]}_ex", f"s{base.removesuffix('_ex')}" if base.endswith("_ex") else "")
+    # cuSOLVER's functions that take dtypes as arguments, and its expert interface of mixed precision
+    yield from (f"x{base[1:]}", f"d{base[1:]}" if base[0] == "x" else "", f"irs_x{base[2:]}")
+    for pair in _COUNTERPARTS:
+        for old, new in (pair, pair[::-1]):
+            yield name.replace(old, new, 1) if old in name else ""
+    if passes := re.match(r"(\w+?)_(?:forward|backward)", name):
+        yield from (other for other in _named(library.name) if re.match(rf"{passes[1]}_(forward|backward)", other))
+
+
+def see_also(library: Library, group: Group) -> list[str]:
+    """Return the neighbours of an entry, and the page of the guide.
+
+    They are the portable functions, the functions of the same name in other libraries, the other forms, and
+    counterparts such as get_ and set_.
+    """
+    own = [function.name for function, _ in group]
+    function, name = group[0][0], own[0]
+    twins = next((twins for twins in _TWINS if library.name in twins), set() if function.is_helper else {*libraries()})
+    family = [
+        other.name for other in library.functions if (other.family, other.form) == (function.family, function.form)
+    ]
+    portable: list[str] = []
+    for names in (own, family, [*map(_base, own)]):  # the docstring of a portable function names one dtype
+        keys = [f"{key}.{name_}" for key in (library.name, *sorted(twins)) for name_ in names]
+        portable = portable or [known for key in keys for known in _portable().get(key, ())]
+    same = [f"{other}.{name}" for other in libraries() if other in twins - {library.name} and name in _named(other)]
+    related = [other for other in _related(library, function) if other in _named(library.name) and other not in own]
+    listed = [*portable, *_MORE.get(f"{library.name}.{name}", ()), *same, *(f"{library.name}.{key}" for key in related)]
+    return [*dict.fromkeys(listed), f"docs/guide/{_GUIDES.get(library.name, library.name)}.md"]
 
 
 def _linked(text: str) -> str:

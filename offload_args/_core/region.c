@@ -679,7 +679,8 @@ static PyMethodDef region_methods[] = {
      "    (dx,) = region.open()\n"
      "    blas.scal(2.0, dx)\n"
      "    region.close()\n"
-     "    print(x)  # [2. 2. 2.]"},
+     "    print(x)  # [2. 2. 2.]\n\n"
+     "See also: offload_args.close, offload_args.discard; docs/guide/notebooks.md."},
     {"close", region_close, METH_NOARGS,
      "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
      "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving "
@@ -687,7 +688,8 @@ static PyMethodDef region_methods[] = {
      "    region = offload_args(np.ones(3))\n"
      "    (dx,) = region.open()\n"
      "    region.close()\n"
-     "    print(dx.live)  # False"},
+     "    print(dx.live)  # False\n\n"
+     "See also: offload_args.open, offload_args.discard; docs/guide/notebooks.md."},
     {"discard", region_discard, METH_NOARGS,
      "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
      "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device.\n\n"
@@ -696,7 +698,8 @@ static PyMethodDef region_methods[] = {
      "    (dx,) = region.open()\n"
      "    blas.scal(2.0, dx)\n"
      "    region.discard()\n"
-     "    print(x)  # [1. 1. 1.]"},
+     "    print(x)  # [1. 1. 1.]\n\n"
+     "See also: offload_args.close, offload_args.open; docs/guide/notebooks.md."},
     {"_around", open_around, METH_NOARGS, NULL},
     {"_place", open_place, METH_NOARGS, NULL},
     {"_pointers", region_pointers, METH_NOARGS, NULL},

@@ -129,6 +129,8 @@ class Communicator:
             for thread in threads:
                 thread.join()
             print(x, y)  # [11. 22.] [11. 22.]
+
+        See also: Communicator.run, Communicator.from_environment; docs/guide/many.md.
         """
         function = "Communicator.all"
         opened = _opened(function, devices)
@@ -166,6 +168,8 @@ class Communicator:
 
             with Communicator.join(0, 1, exchange, device="host") as communicator:
                 print(communicator)  # Communicator(rank 0 of 1 on host)
+
+        See also: Communicator.from_environment, Communicator.from_mpi; docs/guide/many.md.
         """
         function = "Communicator.join"
         chosen, limit = _device(device, 0), _timeout(function, timeout)
@@ -190,6 +194,8 @@ class Communicator:
 
             with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
                 print(communicator.rank < communicator.size)  # True
+
+        See also: Communicator.from_mpi, Communicator.run; docs/guide/many.md.
         """
         function = "Communicator.from_environment"
         ranks = ranks_of_environment()
@@ -215,6 +221,8 @@ class Communicator:
 
             with Communicator.from_mpi(device="host") as communicator:  # mpirun -n 8 python program.py
                 print(communicator.rank < communicator.size)  # True
+
+        See also: Communicator.from_environment, Communicator.run; docs/guide/many.md.
         """
         function = "Communicator.from_mpi"
         if comm is None:
@@ -252,6 +260,8 @@ class Communicator:
                 return factor * communicator.rank
 
             print(Communicator.run(main, 10, devices=["host", "host", "host"]))  # [0, 10, 20]
+
+        See also: Communicator.all, Communicator.from_environment, Communicator.from_mpi; docs/guide/many.md.
         """
         opened = _opened("Communicator.run", devices)
         if any(name in os.environ for name in _OF_MPI):
@@ -298,6 +308,9 @@ class Communicator:
                 return x
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [2. 4.] [2. 4.]
+
+        See also: Communicator.reduce, Communicator.reduce_scatter; nccl.all_reduce, rccl.all_reduce;
+        docs/guide/many.md.
         """
         function = "Communicator.all_reduce"
         source, target = self._pair(function, send, recv)
@@ -318,6 +331,8 @@ class Communicator:
                 return every
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [1. 2.] [1. 2.]
+
+        See also: Communicator.broadcast, Communicator.all_to_all; nccl.all_gather, rccl.all_gather; docs/guide/many.md.
         """
         function = "Communicator.all_gather"
         source, target = self._operands(function, send, recv)
@@ -339,6 +354,9 @@ class Communicator:
                 return part
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [2.] [20.]
+
+        See also: Communicator.all_reduce, Communicator.all_gather; nccl.reduce_scatter, rccl.reduce_scatter;
+        docs/guide/many.md.
         """
         function = "Communicator.reduce_scatter"
         source, target = self._operands(function, send, recv)
@@ -363,7 +381,7 @@ class Communicator:
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [1. 1.] [1. 1.]
 
-        See also: Communicator.all_gather, Communicator.reduce; docs/guide/many.md.
+        See also: Communicator.all_gather, Communicator.reduce; nccl.broadcast, rccl.broadcast; docs/guide/many.md.
         """
         function = "Communicator.broadcast"
         root = check_rank(function, "root", root, self.size)
@@ -384,6 +402,8 @@ class Communicator:
                 return x
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [3. 6.] [2. 4.]
+
+        See also: Communicator.all_reduce, Communicator.broadcast; nccl.reduce, rccl.reduce; docs/guide/many.md.
         """
         function = "Communicator.reduce"
         root = check_rank(function, "root", root, self.size)
@@ -408,6 +428,8 @@ class Communicator:
                 return y
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [ 1. 11.] [ 2. 12.]
+
+        See also: Communicator.all_gather, Communicator.send; nccl.all_to_all, rccl.all_to_all; docs/guide/many.md.
         """
         function = "Communicator.all_to_all"
         source, target = self._operands(function, send, recv)
@@ -432,7 +454,7 @@ class Communicator:
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [0. 0.] [0. 0.]
 
-        See also: Communicator.recv, Communicator.all_to_all; docs/guide/many.md.
+        See also: Communicator.recv, Communicator.all_to_all; nccl.send, rccl.send; docs/guide/many.md.
         """
         function = "Communicator.send"
         peer = self._peer(function, peer)
@@ -454,7 +476,7 @@ class Communicator:
 
             print(*Communicator.run(main, devices=["host", "host"]))  # [7. 7.] [7. 7.]
 
-        See also: Communicator.send, Communicator.all_to_all; docs/guide/many.md.
+        See also: Communicator.send, Communicator.all_to_all; nccl.recv, rccl.recv; docs/guide/many.md.
         """
         function = "Communicator.recv"
         peer = self._peer(function, peer)
@@ -491,6 +513,8 @@ class Communicator:
                     return part.rank, part.size
 
             print(*Communicator.run(main, devices=["host"] * 3))  # (0, 2) (0, 1) (1, 2)
+
+        See also: Communicator.close; nccl.comm_split, rccl.comm_split; docs/guide/many.md.
         """
         function = "Communicator.split"
         for name, value in (("color", color), ("key", key)):

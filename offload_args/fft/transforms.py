@@ -74,7 +74,7 @@ def fft(
 
     Raises ArgumentError, a ValueError, for an axis that x lacks, or a length below 1. Source: scipy.fft.fft.
 
-    See also: fft.ifft, fft.rfft, fft.fftn; docs/guide/fft.md.
+    See also: fft.ifft, fft.rfft, fft.fftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("fft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -102,7 +102,7 @@ def ifft(
 
     Raises as fft does. Source: scipy.fft.ifft.
 
-    See also: fft.fft, fft.irfft, fft.ifftn; docs/guide/fft.md.
+    See also: fft.fft, fft.irfft, fft.ifftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("ifft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -130,7 +130,7 @@ def rfft(
 
     Raises DTypeError, a TypeError, for complex numbers, otherwise as fft does. Source: scipy.fft.rfft.
 
-    See also: fft.irfft, fft.rfftn, fft.fft; docs/guide/fft.md.
+    See also: fft.irfft, fft.rfftn, fft.fft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
     return _transform("rfft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -158,7 +158,7 @@ def irfft(
 
     Raises as fft does. Source: scipy.fft.irfft.
 
-    See also: fft.rfft, fft.irfftn, fft.hfft; docs/guide/fft.md.
+    See also: fft.rfft, fft.irfftn, fft.hfft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
     return _transform("irfft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -186,7 +186,7 @@ def hfft(
 
     Raises as fft does. Source: scipy.fft.hfft.
 
-    See also: fft.ihfft, fft.irfft, fft.fft; docs/guide/fft.md.
+    See also: fft.ihfft, fft.irfft, fft.fft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
     return _transform("hfft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -214,7 +214,7 @@ def ihfft(
 
     Raises DTypeError, a TypeError, for complex numbers, otherwise as fft does. Source: scipy.fft.ihfft.
 
-    See also: fft.hfft, fft.rfft; docs/guide/fft.md.
+    See also: fft.hfft, fft.rfft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
     return _transform("ihfft", x, None if n is None else (n,), (axis,), norm, device)
 
@@ -242,7 +242,7 @@ def fft2(
 
     Raises as fftn does. Source: scipy.fft.fft2.
 
-    See also: fft.ifft2, fft.fftn; docs/guide/fft.md.
+    See also: fft.ifft2, fft.fftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("fft2", x, s, axes, norm, device)
 
@@ -270,7 +270,7 @@ def ifft2(
 
     Raises as fftn does. Source: scipy.fft.ifft2.
 
-    See also: fft.fft2, fft.ifftn; docs/guide/fft.md.
+    See also: fft.fft2, fft.ifftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("ifft2", x, s, axes, norm, device)
 
@@ -298,7 +298,7 @@ def rfft2(
 
     Raises as rfftn does. Source: scipy.fft.rfft2.
 
-    See also: fft.irfft2, fft.rfftn; docs/guide/fft.md.
+    See also: fft.irfft2, fft.rfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
     return _transform("rfft2", x, s, axes, norm, device)
 
@@ -326,7 +326,7 @@ def irfft2(
 
     Raises as irfftn does. Source: scipy.fft.irfft2.
 
-    See also: fft.rfft2, fft.irfftn; docs/guide/fft.md.
+    See also: fft.rfft2, fft.irfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
     return _transform("irfft2", x, s, axes, norm, device)
 
@@ -355,7 +355,7 @@ def fftn(
     Raises ArgumentError, a ValueError, for axes that x lacks or that repeat, or a length below 1. Source:
     scipy.fft.fftn.
 
-    See also: fft.ifftn, fft.rfftn, fft.fft2; docs/guide/fft.md.
+    See also: fft.ifftn, fft.rfftn, fft.fft2; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("fftn", x, s, axes, norm, device)
 
@@ -383,7 +383,7 @@ def ifftn(
 
     Raises as fftn does. Source: scipy.fft.ifftn.
 
-    See also: fft.fftn, fft.irfftn; docs/guide/fft.md.
+    See also: fft.fftn, fft.irfftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
     return _transform("ifftn", x, s, axes, norm, device)
 
@@ -411,7 +411,7 @@ def rfftn(
 
     Raises DTypeError, a TypeError, for complex numbers, otherwise as fftn does. Source: scipy.fft.rfftn.
 
-    See also: fft.irfftn, fft.rfft; docs/guide/fft.md.
+    See also: fft.irfftn, fft.rfft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
     return _transform("rfftn", x, s, axes, norm, device)
 
@@ -439,7 +439,7 @@ def irfftn(
 
     Raises as fftn does. Source: scipy.fft.irfftn.
 
-    See also: fft.rfftn, fft.irfft; docs/guide/fft.md.
+    See also: fft.rfftn, fft.irfft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
     return _transform("irfftn", x, s, axes, norm, device)
 

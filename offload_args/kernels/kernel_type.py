@@ -160,6 +160,8 @@ class Kernel(_core.Kernel):
             x = np.ones(3, np.float32)
             offload(twice, x, 3)
             print(x)  # [2. 2. 2.]
+
+        See also: Kernel.save, Module.load, kernel; docs/guide/kernels.md.
         """
         program = program_of(source, name, options)
         if target is None:
@@ -203,6 +205,8 @@ class Kernel(_core.Kernel):
             twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host")
             twice.save("twice.so")
             print(list(Module.load("twice.so").kernels))  # ['twice']
+
+        See also: Kernel.compile, Module.load; docs/guide/kernels.md.
         """
         data = self._loaded.image.data
         with open(path, "wb") as file:

@@ -55,6 +55,8 @@ class Module(Variables):
         needed. name: the module's name in messages; by default, the name of the file.
 
         Raises ModuleError if the file has another format or is damaged, and OSError if it can't be read.
+
+        See also: Kernel.compile, Kernel.save, Module.kernel; docs/guide/kernels.md.
         """
         if isinstance(source, (bytes, bytearray, memoryview)):
             data, name = bytes(source), name or "the module"
@@ -105,6 +107,8 @@ class Module(Variables):
             Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host").save("twice.so")
             module = Module.load("twice.so")
             print(module.kernel("twice", InOut[np.float32], np.int32).signature)  # ('InOut[float32]', 'int32')
+
+        See also: Module.load, launch; docs/guide/kernels.md.
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.kernel: name needs a string, got {type(name).__name__}")

@@ -22,7 +22,10 @@ __all__ = ["Variables"]
 
 
 class Variables:
-    """Access the variables of a Module, or of Kernel.module, the module of a kernel."""
+    """Access the variables of a Module, or of Kernel.module, the module of a kernel.
+
+    See also: Module, Kernel; docs/guide/kernels.md.
+    """
 
     __slots__ = ("_loaded",)
 
@@ -60,6 +63,8 @@ class Variables:
             offload(scale, x, 3)
             print(x)  # [5. 5. 5.]
             scale.module.unload()
+
+        See also: Module.kernel, Module.unload, DevicePtr; docs/guide/kernels.md.
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.variable: name needs a string, got {type(name).__name__}")
@@ -84,5 +89,8 @@ class Variables:
             ) from None
 
     def unload(self) -> None:
-        """Wait for the devices, and free the module on all of them. Its kernels can't be launched any more."""
+        """Wait for the devices, and free the module on all of them. Its kernels can't be launched any more.
+
+        See also: Module.load; docs/guide/kernels.md.
+        """
         self._loaded.unload()

@@ -177,7 +177,10 @@ class Recording:
         self.stop()
 
     def start(self) -> None:
-        """Begin to record. A recording can begin only once. Raises OSError if the file can't be written."""
+        """Begin to record. A recording can begin only once. Raises OSError if the file can't be written.
+
+        See also: recording.recorder.Recording.stop, record; docs/guide/recordings.md.
+        """
         global _active
         with _lock:
             if self._is_over or self in _active:
@@ -194,7 +197,10 @@ class Recording:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """End the recording, and the file. A second stop has no effect."""
+        """End the recording, and the file. A second stop has no effect.
+
+        See also: recording.recorder.Recording.start, record; docs/guide/recordings.md.
+        """
         with _lock:
             if self._leave():
                 try:
@@ -204,7 +210,10 @@ class Recording:
                     self._fail(error)
 
     def flush(self) -> None:
-        """Write all recorded events to the file. They are then safe even if the process is killed."""
+        """Write all recorded events to the file. They are then safe even if the process is killed.
+
+        See also: recording.recorder.Recording.stop, record; docs/guide/recordings.md.
+        """
         with _lock:
             if not self._is_over:
                 self._drain()

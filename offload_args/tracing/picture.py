@@ -38,6 +38,8 @@ class Timeline:
 
     The picture has a row for each kind of event on each device, and a tooltip for each block. Time begins at the first
     event.
+
+    See also: tracing.Trace.save, trace; docs/guide/tracing.md.
     """
 
     def __init__(self, events: Iterable[Event], left_out: int = 0) -> None:

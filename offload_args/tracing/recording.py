@@ -222,6 +222,8 @@ class Trace:
             t.save("trace.json")  # https://ui.perfetto.dev opens it
             t.save("trace.svg")
             print(sorted(os.listdir()))  # ['trace.json', 'trace.svg']
+
+        See also: tracing.picture.Timeline, trace; docs/guide/tracing.md.
         """
         if os.fspath(file).lower().endswith(".svg"):
             with open(file, "w", encoding="utf-8") as out:

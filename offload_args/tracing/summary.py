@@ -120,7 +120,10 @@ class _Line(NamedTuple):
 
 
 class Summary:
-    """Sum up a trace."""
+    """Sum up a trace.
+
+    See also: tracing.Trace, trace; docs/guide/tracing.md.
+    """
 
     copies_up: int
     bytes_up: int

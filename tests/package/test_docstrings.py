@@ -36,7 +36,11 @@ from offload_args import blas, cblas, embedding, fft, kernels, lapack, libraries
 from offload_args.errors import LibraryError, LibraryVersionError
 
 ROOT = Path(__file__).parents[2]
-VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolver", "cublas"}}
+VENDORS = {
+    "blas": {"cblas", "cublas", "rocblas"},
+    "fft": {"cufft", "hipfft"},
+    "lapack": {"lapacke", "cusolver", "cublas"},
+}
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
 FUNCTIONS |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__ if name[0].islower()}
@@ -215,6 +219,24 @@ def test_the_examples_of_the_reference_print_the_text_beside_them(
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(program, names)
     assert printed.getvalue().splitlines() == promised(code)
+
+
+def named(name: str) -> Any:
+    """Return the object with a name within the package; fails if there is none."""
+    thing: Any = offload_args
+    for part in name.split("."):
+        inside = isinstance(thing, types.ModuleType) and not hasattr(thing, part)
+        thing = importlib.import_module(f"{thing.__name__}.{part}") if inside else getattr(thing, part)
+    return thing
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_name_of_the_reference_names_its_neighbours_and_a_page(name: str) -> None:
+    (said,) = (paragraph for paragraph in paragraphs(OTHERS[name]) if paragraph.startswith("See also: "))
+    *groups, page = " ".join(said.split()).removeprefix("See also: ").removesuffix(".").split("; ")
+    assert groups and (ROOT / page).is_file()
+    for neighbour in ", ".join(groups).split(", "):
+        assert named(neighbour) is not OTHERS[name], neighbour
 
 
 @pytest.mark.parametrize("name", FUNCTIONS | CLASSES)

@@ -175,6 +175,36 @@ def test_an_entry_has_each_vendors_name_and_says_what_differs_between_its_functi
 
 @pytest.mark.later
 @pytest.mark.usefixtures("extension")
+def test_an_entry_names_the_portable_function_other_libraries_other_forms_and_the_guide() -> None:
+    records = importlib.import_module("_records")
+    vendors = records.libraries()
+    neighbours: dict[str, list[str]] = {}
+    for library in vendors.values():
+        for functions in records.sections(library).values():
+            for group in records.groups(library, functions):
+                *names, page = records.see_also(library, group)
+                assert (ROOT / page).is_file()
+                assert not {f"{library.name}.{function.name}" for function, _ in group} & {*names}
+                for vendor, _, name in (full.rpartition(".") for full in names):
+                    known = importlib.import_module(f"offload_args.{vendor}") if vendor.islower() else offload_args
+                    assert name in known.__all__ or hasattr(offload_args.Communicator, name)
+                neighbours |= {f"{library.name}.{function.name}": names for function, _ in group}
+    assert neighbours["cublas.dgemm"] == [
+        "blas.gemm",
+        "cblas.sgemm",
+        "rocblas.sgemm",
+        "cublas.sgemm_batched",
+        "cublas.sgemm_strided_batched",
+        "cublas.gemm_ex",
+    ]
+    assert neighbours["hipfft.exec_r2c"][-1] == "cufft.exec_r2c" and "fft.rfft" in neighbours["hipfft.exec_r2c"]
+    assert neighbours["cublas.set_math_mode"] == ["cublas.get_math_mode"]
+    for vendors_name, portable in records._portable().items():
+        assert {*portable} <= {*neighbours[vendors_name]}, vendors_name
+
+
+@pytest.mark.later
+@pytest.mark.usefixtures("extension")
 def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
     headers = importlib.import_module("_headers")
     declared = {name for header in headers.HEADERS for unit in headers.header(header) for name in unit.names}

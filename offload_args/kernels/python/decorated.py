@@ -196,6 +196,8 @@ class PythonKernel(Kernel):
 
             fill.save("fill.ptx", target="sm_90")
             print(os.path.exists("fill.ptx"))  # True
+
+        See also: Module.load, Kernel.save; docs/guide/python-kernels.md.
         """
         on = target_of(Device.default()) if target is None else named_target(target)
         data = self._source.compiled(on).data

@@ -247,6 +247,8 @@ class Reduction:
             with offload_args(A, sums) as (dA, dsums):
                 total(dA, dsums)
             print(sums)  # [3. 3.]
+
+        See also: kernels.reduce, offload_args.capture; docs/guide/python-kernels.md.
         """
         count = len(self.parameters)
         operands, result = arguments[:count], arguments[count:]

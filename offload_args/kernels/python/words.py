@@ -33,31 +33,52 @@ class Here:
     """
 
     def index(self, axis: int = 0) -> int:
-        """Return the thread's number in the grid along an axis."""
+        """Return the thread's number in the grid along an axis.
+
+        See also: kernels.here.size, kernels.here.thread_index; docs/guide/python-kernels.md.
+        """
         _refuse("here.index")
 
     def size(self, axis: int = 0) -> int:
-        """Return the number of threads of the grid along an axis."""
+        """Return the number of threads of the grid along an axis.
+
+        See also: kernels.here.index; docs/guide/python-kernels.md.
+        """
         _refuse("here.size")
 
     def thread_index(self, axis: int = 0) -> int:
-        """Return the thread's number in its block along an axis."""
+        """Return the thread's number in its block along an axis.
+
+        See also: kernels.here.threads, kernels.here.index; docs/guide/python-kernels.md.
+        """
         _refuse("here.thread_index")
 
     def threads(self, axis: int = 0) -> int:
-        """Return the number of threads of a block along an axis."""
+        """Return the number of threads of a block along an axis.
+
+        See also: kernels.here.thread_index; docs/guide/python-kernels.md.
+        """
         _refuse("here.threads")
 
     def block_index(self, axis: int = 0) -> int:
-        """Return the number of the thread's block along an axis."""
+        """Return the number of the thread's block along an axis.
+
+        See also: kernels.here.blocks, kernels.here.index; docs/guide/python-kernels.md.
+        """
         _refuse("here.block_index")
 
     def blocks(self, axis: int = 0) -> int:
-        """Return the number of blocks along an axis."""
+        """Return the number of blocks along an axis.
+
+        See also: kernels.here.block_index; docs/guide/python-kernels.md.
+        """
         _refuse("here.blocks")
 
     def thread(self) -> int:
-        """Return the thread's number in its block along x, then y, then z."""
+        """Return the thread's number in its block along x, then y, then z.
+
+        See also: kernels.here.thread_index, kernels.shared; docs/guide/python-kernels.md.
+        """
         _refuse("here.thread")
 
     def __repr__(self) -> str:
