@@ -68,6 +68,9 @@ static PyObject *ask(PyObject *array, int (*question)(const Held *)) {
 /* (array) -> whether it is a lent array, or a part of one */
 static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, is_lent); }
 
+/* (array) -> whether some of its elements are lent */
+static PyObject *lent_in_part(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, is_lent_in_part); }
+
 /* (array) -> whether it is a lent array, or a part of one; if so, makes it read-only */
 static PyObject *lock_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, lock_if_lent); }
 
@@ -98,10 +101,15 @@ static PyObject *keep(PyObject *Py_UNUSED(module), PyObject *arguments) { return
 static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { return reside(arguments, oa_release); }
 
 static PyMethodDef array_functions[] = {
-    {"update_from", update_from, METH_VARARGS, NULL},   {"update_to", update_to, METH_VARARGS, NULL},
-    {"update_begin", update_begin, METH_VARARGS, NULL}, {"is_lent", lent_array, METH_O, NULL},
-    {"lock_if_lent", lock_array, METH_O, NULL},         {"keep", keep, METH_VARARGS, NULL},
-    {"release", release, METH_VARARGS, NULL},           {NULL, NULL, 0, NULL},
+    {"update_from", update_from, METH_VARARGS, NULL},
+    {"update_to", update_to, METH_VARARGS, NULL},
+    {"update_begin", update_begin, METH_VARARGS, NULL},
+    {"is_lent", lent_array, METH_O, NULL},
+    {"lock_if_lent", lock_array, METH_O, NULL},
+    {"is_lent_in_part", lent_in_part, METH_O, NULL},
+    {"keep", keep, METH_VARARGS, NULL},
+    {"release", release, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 int add_array(PyObject *module) { return PyModule_AddFunctions(module, array_functions); }

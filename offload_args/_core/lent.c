@@ -85,6 +85,18 @@ int is_lent(const Held *part) {
   return 0;
 }
 
+/* Returns 1 if an element of the array is lent, and the host could write it before. */
+int is_lent_in_part(const Held *part) {
+  Held **bucket = bucket_of(owners, owner_of(part));
+  for (const Held *held = *bucket, *next; held != NULL; held = next) {
+    const unsigned long before = changes;
+    next = held->next_of_owner;
+    if (owner_of(held) == owner_of(part) && held->writeable && held_meet(held, part)) return 1;
+    if (changes != before) next = *bucket; /* a garbage collection meanwhile ended a region */
+  }
+  return 0;
+}
+
 static void count_in(Held *held) {
   Held **bucket = bucket_of(locked, held->array), **of_owner = bucket_of(owners, owner_of(held));
   held->next = *bucket;

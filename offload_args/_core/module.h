@@ -232,6 +232,7 @@ int held_meet(const Held *a, const Held *b);
 
 /* Returns 1 if all bytes of the array belong to a lent array that the host could write before. Needs the lock. */
 int is_lent(const Held *part);
+int is_lent_in_part(const Held *part);
 int lock_if_lent(const Held *part); /* makes the array read-only if it is lent; returns as is_lent does */
 
 /* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.

@@ -12,10 +12,14 @@ from ..pointers import DevicePtr
 from ._plans import planned
 from ._refusals import inexpressible
 from ._routine import Routine, Scalar, level3
+from .gemm import gemm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from ..devices import Device
     from ._vendors import Entry
 
 __all__ = ["HEMM", "HER2K", "HERK", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM"]
@@ -33,7 +37,7 @@ _TRSM_OF_STACKS = Routine("trsm", " ".join(f"{t}trsm_batched" for t in "sdcz"), 
 
 
 def _symmetric_matrix(
-    routine: Routine, alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, side: str, uplo: str
+    routine: Routine, alpha: Scalar, A: Any, B: Any, beta: Scalar, C: Any, side: str, uplo: str
 ) -> None:
     entry, (rows, columns, *a), (rows_b, columns_b, *b), (m, n, *c) = routine.read((A, B, C), side, uplo)
     call, _, enums = entry
@@ -56,7 +60,15 @@ def _symmetric_matrix(
 @planned(SYMM, "alpha ~A:mm/nn@side B:mn beta C:mn", "m n/n m", "side^ uplo^A")
 @level3
 def symm(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, side: str = "L", uplo: str = "U"
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    side: str = "L",
+    uplo: str = "U",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a symmetric A.
 
@@ -67,6 +79,8 @@ def symm(
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     B and C have the same order; the order of A may differ.
 
@@ -77,13 +91,26 @@ def symm(
 
     See also: blas.hemm, blas.symv, blas.gemm; cblas.dsymm, cublas.dsymm, rocblas.dsymm; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(symm, gemm, alpha, beta, devices, A, B, C, side=side, uplo=uplo)
+        return
     _symmetric_matrix(SYMM, alpha, A, B, beta, C, side, uplo)
 
 
 @planned(HEMM, "alpha ~A:mm/nn@side B:mn beta C:mn", "m n/n m", "side^ uplo^A", hermitian="one order")
 @level3
 def hemm(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, side: str = "L", uplo: str = "U"
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    side: str = "L",
+    uplo: str = "U",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a Hermitian A.
 
@@ -94,6 +121,8 @@ def hemm(
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     All matrices have the same order. The function is symm for real dtypes.
 
@@ -104,11 +133,16 @@ def hemm(
 
     See also: blas.symm, blas.hemv, blas.gemm; cblas.zhemm, cublas.zhemm, rocblas.zhemm; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(hemm, gemm, alpha, beta, devices, A, B, C, side=side, uplo=uplo)
+        return
     _symmetric_matrix(HEMM, alpha, A, B, beta, C, side, uplo)
 
 
 def _rank_k(
-    routine: Routine, alpha: Scalar, operands: tuple[DevicePtr, ...], beta: Scalar, C: DevicePtr, uplo: str, trans: str
+    routine: Routine, alpha: Scalar, operands: tuple[Any, ...], beta: Scalar, C: Any, uplo: str, trans: str
 ) -> None:
     """Update a triangle of C by A, or by A and B."""
     entry, *sizes, (n, columns, *c) = routine.read((*operands, C), uplo, trans)
@@ -153,7 +187,16 @@ def _rank_k(
 
 @planned(SYRK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
 @level3
-def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N") -> None:
+def syrk(
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    trans: str = "N",
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Set a triangle of C to alpha A A^T + beta C (trans "N") or alpha A^T A + beta C ("T").
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
@@ -162,6 +205,8 @@ def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     A and C may have different orders.
 
@@ -172,12 +217,26 @@ def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
 
     See also: blas.syr2k, blas.herk, blas.syr, blas.gemm; cblas.dsyrk, cublas.dsyrk, rocblas.dsyrk; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(syrk, gemm, alpha, beta, devices, A, C, uplo=uplo, trans=trans)
+        return
     _rank_k(SYRK, alpha, (A,), beta, C, uplo, trans)
 
 
 @planned(HERK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="one order")
 @level3
-def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N") -> None:
+def herk(
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    trans: str = "N",
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Set a triangle of C to alpha A A^H + beta C (trans "N") or alpha A^H A + beta C ("C"), alpha and beta real.
 
     alpha: a real number, or a 0-d DevicePtr of the real dtype.
@@ -186,6 +245,8 @@ def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the first sentence.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     A and C have the same order. The function is syrk for real dtypes.
 
@@ -196,13 +257,26 @@ def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
 
     See also: blas.her2k, blas.syrk, blas.her, blas.gemm; cblas.zherk, cublas.zherk, rocblas.zherk; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(herk, gemm, alpha, beta, devices, A, C, uplo=uplo, trans=trans)
+        return
     _rank_k(HERK, alpha, (A,), beta, C, uplo, trans)
 
 
 @planned(SYR2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
 @level3
 def syr2k(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N"
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    trans: str = "N",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha (A B^T + B A^T) + beta C (trans "N") or alpha (A^T B + B^T A) + beta C ("T").
 
@@ -212,6 +286,8 @@ def syr2k(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     A and B have the same order; the order of C may differ.
 
@@ -223,13 +299,26 @@ def syr2k(
     See also: blas.syrk, blas.her2k, blas.syr2, blas.gemm; cblas.dsyr2k, cublas.dsyr2k, rocblas.dsyr2k;
     docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(syr2k, gemm, alpha, beta, devices, A, B, C, uplo=uplo, trans=trans)
+        return
     _rank_k(SYR2K, alpha, (A, B), beta, C, uplo, trans)
 
 
 @planned(HER2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="columns")
 @level3
 def her2k(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N"
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    trans: str = "N",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha A B^H + conj(alpha) B A^H + beta C, or alpha A^H B + conj(alpha) B^H A + beta C.
 
@@ -239,6 +328,8 @@ def her2k(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the first sentence.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
+    in gemm.
 
     The first sum is for trans "N", the second for "C". All matrices have one order. The function is syr2k for real
     dtypes.
@@ -251,6 +342,11 @@ def her2k(
     See also: blas.herk, blas.syr2k, blas.her2, blas.gemm; cblas.zher2k, cublas.zher2k, rocblas.zher2k;
     docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(her2k, gemm, alpha, beta, devices, A, B, C, uplo=uplo, trans=trans)
+        return
     _rank_k(HER2K, alpha, (A, B), beta, C, uplo, trans)
 
 
@@ -274,7 +370,7 @@ def triangular(
     raise inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', A=A, B=B)
 
 
-def _triangular_matrix(routine: Routine, alpha: Scalar, A: DevicePtr, B: DevicePtr, *options: str) -> None:
+def _triangular_matrix(routine: Routine, alpha: Scalar, A: Any, B: Any, *options: str) -> None:
     entry, a, b = routine.read((A, B), *options)
     chosen, m, n, lda, ldb = triangular(entry, routine, A, a, B, b, *options)
     entry.call(*chosen, m, n, alpha, A, lda, B, ldb)
@@ -284,13 +380,14 @@ def _triangular_matrix(routine: Routine, alpha: Scalar, A: DevicePtr, B: DeviceP
 @level3
 def trmm(
     alpha: Scalar,
-    A: DevicePtr,
-    B: DevicePtr,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
     *,
     side: str = "L",
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set B to alpha op(A) B (side "L") or alpha B op(A) ("R") for a triangular A.
 
@@ -301,6 +398,8 @@ def trmm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
+    in gemm.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B.
 
@@ -311,6 +410,11 @@ def trmm(
 
     See also: blas.trsm, blas.trmv, blas.gemm; cblas.dtrmm, cublas.dtrmm, rocblas.dtrmm; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(trmm, gemm, alpha, None, devices, A, B, side=side, uplo=uplo, trans=trans, diag=diag)
+        return
     _triangular_matrix(TRMM, alpha, A, B, side, uplo, trans, diag)
 
 
@@ -318,13 +422,14 @@ def trmm(
 @level3
 def trsm(
     alpha: Scalar,
-    A: DevicePtr,
-    B: DevicePtr,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
     *,
     side: str = "L",
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Solve op(A) X = alpha B (side "L") or X op(A) = alpha B ("R") for a triangular A and set B to X.
 
@@ -336,6 +441,8 @@ def trsm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
+    in gemm.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B. The function does not check whether A
     can be inverted; lapack.trtrs does. A stack is solved by one call of the library, as in trsm_batched.
@@ -347,13 +454,18 @@ def trsm(
 
     See also: blas.trmm, blas.trsv, blas.trsm_batched; cblas.dtrsm, cublas.dtrsm, rocblas.dtrsm; docs/guide/blas.md.
     """
+    if devices is not None:
+        from .streamed import stream  # it imports threads, which few programs need
+
+        stream(trsm, gemm, alpha, None, devices, A, B, side=side, uplo=uplo, trans=trans, diag=diag)
+        return
     if isinstance(B, DevicePtr) and len(B._shape) == 3:
         trsm_stack(alpha, A, B, side, uplo, trans, diag)
     else:
         _triangular_matrix(TRSM, alpha, A, B, side, uplo, trans, diag)
 
 
-def trsm_stack(alpha: Scalar, A: DevicePtr, B: DevicePtr, *options: str) -> None:
+def trsm_stack(alpha: Scalar, A: Any, B: DevicePtr, *options: str) -> None:
     """Do the work of trsm for a stack B, with a stack A or one A for all of B; `options`: side, uplo, trans, diag."""
     need_pointer("blas.trsm", "A", A)
     count = B._shape[0]

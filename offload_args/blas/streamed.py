@@ -1,36 +1,23 @@
-"""Products of host arrays by parts, with overlapped transfers; they may use several devices, and exceed a device's
-memory."""
+"""Level 3 for host arrays by parts: with overlapped transfers, on several devices, and larger than a device."""
 
 from __future__ import annotations
 
-import math
 import re
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product as pairs
-from queue import Empty, SimpleQueue
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from .._names import rename
 from .._operands import LETTERS, need_option
-from ..arguments import In, InOut, Out, Scratch
+from ..arguments import In, InOut, Out
 from ..devices import as_device
 from ..display import shown
 from ..dtypes import code_of, refuse_masked, spelled
-from ..errors import (
-    AliasError,
-    ArgumentError,
-    ArgumentTypeError,
-    DeviceMemoryError,
-    DirectionError,
-    DTypeError,
-    HostAccessError,
-    OffloadError,
-)
+from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostAccessError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
+from .tiles import THREADS, Sides, Step, Task, Tile, compute, cuts, free_space, note_of, share_out, sides_for, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,23 +26,16 @@ if TYPE_CHECKING:
 
     from ..devices import Device
 
-__all__ = ["multiply"]
+__all__ = ["check_arrays", "check_number", "devices_of", "multiply", "stream", "triangular"]
 
-# The number of threads per device. While one waits for its results, the others bring up and compute their parts.
-_THREADS: Final = 3
-# A part has this many elements of C, which is enough work for all processors of a GPU. Parts of fewer than _LEAST rows
-# make a product slower.
+# A panel has this many elements of C, which is enough work for all processors of a GPU. Panels of fewer than _LEAST
+# rows make a product slower.
 _PART: Final = 1 << 22
 _LEAST: Final = 512
 _UNIT: Final = 128
-_SMALLEST: Final = 16  # the side of a tile
-# Parts may take this share of the free memory.
-_SHARE: Final = 0.8
 
 # The name of an argument of a region of this module in messages.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument (\d)")
-
-Part = tuple[slice, slice]  # of C
 
 
 class _Product(NamedTuple):
@@ -100,76 +80,93 @@ def multiply(
     devices: Sequence[Device | str],
 ) -> None:
     """Check the arguments, and do the work of blas.gemm with `devices`. `gemm` is blas.gemm for pointers."""
-    used = _devices(devices)
-    _check(alpha, A, B, beta, C, trans_a, trans_b)
+    name = "blas.gemm"
+    used = devices_of(name, devices)
+    check_arrays(name, A=A, B=B, C=C)
+    for scalar, number in (("alpha", alpha), ("beta", beta)):
+        check_number(name, scalar, number, A.dtype)
+    need_option(name, "trans_a", trans_a, ("N", "T", "C"))
+    need_option(name, "trans_b", trans_b, ("N", "T", "C"))
+    m, k = A.shape if trans_a == "N" else A.shape[::-1]
+    k_b, n = B.shape if trans_b == "N" else B.shape[::-1]
+    if k != k_b or C.shape != (m, n):
+        raise ArgumentError(
+            f"{name}: A of shape {A.shape}, B of shape {B.shape} and C of shape {C.shape} do not fit with "
+            f'trans_a="{trans_a}" and trans_b="{trans_b}"'
+        )
     if not C.size:
         return
-    if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
-        B = B.copy()  # otherwise, parts of A and B might overlap partly
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
-    spaces = [device.memory.free * _SHARE if device.memory.total else math.inf for device in used]
-    if all(space >= _in_panels(work, _LEAST) for space in spaces):
-        _by_panels(work, used, min(spaces))
+    space = free_space(used)
+    if space >= _in_panels(work, _LEAST):
+        if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
+            work = work._replace(B=B.copy())  # otherwise, parts of A and B might overlap partly
+        _by_panels(work, used, space)
     else:
-        _by_tiles(work, used, min(spaces))
+        sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)
+        arrays = {"A": A, "B": B, "C": C}
+        compute(name, arrays, _gemm_tasks(work, sides), used, sides, one_order="C" in trans_a + trans_b)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def _devices(devices: Sequence[Device | str]) -> list[Device]:
+def devices_of(name: str, devices: Sequence[Device | str]) -> list[Device]:
+    """Check the argument `devices` of a function."""
     if isinstance(devices, str) or not np.iterable(devices):
-        raise ArgumentTypeError(
-            f"blas.gemm: devices needs a list of devices, got {shown(devices)}; write [{devices!r}]"
-        )
+        raise ArgumentTypeError(f"{name}: devices needs a list of devices, got {shown(devices)}; write [{devices!r}]")
     used = [as_device(device) for device in devices]
     if not used:
-        raise ArgumentError("blas.gemm: devices needs one device at least, got none; leave it out for pointers")
+        raise ArgumentError(f"{name}: devices needs one device at least, got none; leave it out for pointers")
     if len(set(used)) < len(used):
-        raise ArgumentError(f"blas.gemm: devices needs each device once, got {shown([str(device) for device in used])}")
+        raise ArgumentError(f"{name}: devices needs each device once, got {shown([str(device) for device in used])}")
     return used
 
 
-def _check(alpha: Any, A: Any, B: Any, beta: Any, C: Any, trans_a: str, trans_b: str) -> None:
-    """Raise the error of the first wrong argument, before anything is computed."""
-    for name, array in (("A", A), ("B", B), ("C", C)):
+def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, **arrays: Any) -> None:
+    """Raise the error of the first wrong array, before anything is computed.
+
+    written: the number of the last arrays that are written. vectors: the arrays that may also have one dimension.
+    """
+    first = ""
+    for operand, array in arrays.items():
         if isinstance(array, DevicePtr):
             raise HostAccessError(
-                f"blas.gemm: with devices, {name} needs a NumPy array, got a DevicePtr; leave devices out"
+                f"{name}: with devices, {operand} needs a NumPy array, got a DevicePtr; leave devices out"
             )
-        refuse_masked(f"blas.gemm: {name}", array)
+        refuse_masked(f"{name}: {operand}", array)
         if not isinstance(array, np.ndarray):
-            raise ArgumentTypeError(f"blas.gemm: {name} needs a NumPy array, got {type(array).__name__}")
-        if array.ndim != 2:
-            raise ArgumentError(f"blas.gemm: {name} has shape {array.shape}, needs 2 dimensions")
-    code = code_of(A.dtype)
-    if code not in LETTERS:
-        raise DTypeError(
-            f"blas.gemm: A needs float32, float64, complex64 or complex128, got {A.dtype}; convert it first: "
-            f"A.astype(np.float64)"
-        )
-    for name, array in (("B", B), ("C", C)):
-        if array.dtype != A.dtype:
-            raise DTypeError(f"blas.gemm: {name} needs {spelled(A.dtype.name)} as A has, got {array.dtype}")
-    for name, number in (("alpha", alpha), ("beta", beta)):
-        if isinstance(number, DevicePtr) or not isinstance(number, (int, float, complex, np.number)):
-            raise ArgumentTypeError(f"blas.gemm: with devices, {name} needs a number, got {shown(number)}")
-        if isinstance(number, (complex, np.complexfloating)) and A.dtype.kind == "f":
-            raise DTypeError(f"blas.gemm: {name} needs a real number for {A.dtype}, got {shown(number)}")
-    need_option("blas.gemm", "trans_a", trans_a, ("N", "T", "C"))
-    need_option("blas.gemm", "trans_b", trans_b, ("N", "T", "C"))
-    m, k = A.shape if trans_a == "N" else A.shape[::-1]
-    k_b, n = B.shape if trans_b == "N" else B.shape[::-1]
-    if k != k_b or C.shape != (m, n):
-        raise ArgumentError(
-            f"blas.gemm: A of shape {A.shape}, B of shape {B.shape} and C of shape {C.shape} do not fit with "
-            f'trans_a="{trans_a}" and trans_b="{trans_b}"'
-        )
-    for name, array in (("A", A), ("B", B)):
-        if np.may_share_memory(array, C) and np.shares_memory(array, C):
-            raise AliasError(
-                f"blas.gemm: C shares memory with {name}, which later parts read; pass another array for C"
+            raise ArgumentTypeError(f"{name}: {operand} needs a NumPy array, got {type(array).__name__}")
+        if array.ndim != 2 and not (array.ndim == 1 and operand in vectors):
+            needed = "1 or 2 dimensions" if operand in vectors else "2 dimensions"
+            raise ArgumentError(f"{name}: {operand} has shape {array.shape}, needs {needed}")
+        if not first:
+            first = operand
+            if code_of(array.dtype) not in LETTERS:
+                raise DTypeError(
+                    f"{name}: {operand} needs float32, float64, complex64 or complex128, got {array.dtype}; convert it "
+                    f"first: {operand}.astype(np.float64)"
+                )
+        elif array.dtype != arrays[first].dtype:
+            raise DTypeError(
+                f"{name}: {operand} needs {spelled(arrays[first].dtype.name)} as {first} has, got {array.dtype}"
             )
+    names = [*arrays]
+    for i, result in enumerate(names[-written:], len(names) - written):
+        for other in names[:i]:
+            if np.may_share_memory(arrays[other], arrays[result]) and np.shares_memory(arrays[other], arrays[result]):
+                raise AliasError(
+                    f"{name}: {result} shares memory with {other}, which later parts read; pass another array for "
+                    f"{result}"
+                )
+
+
+def check_number(name: str, scalar: str, number: Any, dtype: np.dtype[Any]) -> None:
+    """Raise the error of a wrong alpha or beta; dtype: of the matrices, or the real dtype if it has to be real."""
+    if isinstance(number, DevicePtr) or not isinstance(number, (int, float, complex, np.number)):
+        raise ArgumentTypeError(f"{name}: with devices, {scalar} needs a number, got {shown(number)}")
+    if isinstance(number, (complex, np.complexfloating)) and dtype.kind == "f":
+        raise DTypeError(f"{name}: {scalar} needs a real number for {dtype}, got {shown(number)}")
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -192,20 +189,14 @@ def _whole(work: _Product) -> NDArray[Any]:
 
 def _in_panels(work: _Product, rows: int) -> float:
     """Return the bytes that each device needs while it computes parts of `rows` rows or columns."""
-    whole, panels = _span(_whole(work)), _panels(work, slice(rows))
-    return whole + _THREADS * sum(map(_span, panels))
+    whole, panels = span(_whole(work)), _panels(work, slice(rows))
+    return whole + THREADS * sum(map(span, panels))
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
     """Return whether two arrays without gaps have the same memory, as an array and its transpose do."""
     flags = [array.flags.c_contiguous or array.flags.f_contiguous for array in (A, B)]
     return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
-
-
-def _span(array: NDArray[Any]) -> int:
-    """Return the bytes that an array takes on a device: from its first element to its last."""
-    steps = (abs(stride) * (extent - 1) for extent, stride in zip(array.shape, array.strides, strict=True))
-    return sum(steps) + array.itemsize if array.size else 0
 
 
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
@@ -222,127 +213,288 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     parts = [slice(start, min(start + starts.step, along)) for start in starts]
     result: type[Out | InOut] = Out if work.beta == 0 and work.depth else InOut
 
-    def panels(device: Device, following: Callable[[], slice | None]) -> None:
+    def panels(device: Device, following: Callable[[], int | None]) -> None:
         with offload_args(In(_whole(work)), device=device) as (whole,):
-            while (part := following()) is not None:
-                panel, c = _panels(work, part)
+            while (number := following()) is not None:
+                panel, c = _panels(work, parts[number])
                 with offload_args(In(panel), result(c), device=device) as (some, dc):
                     a, b = (some, whole) if by_rows else (whole, some)
                     work.compute(a, b, work.beta, dc)
 
-    everything = slice(None)
-    _share_out(work, devices, parts, panels, lambda part: (part, everything) if by_rows else (everything, part))
+    def part_of(number: int) -> str:
+        text = f"{parts[number].start}:{parts[number].stop}"
+        return f"C[{text}, :]" if by_rows else f"C[:, {text}]"
 
-
-def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute square tiles of C. Each is a sum of products of tiles of A and B, which are brought up one after the
-    other."""
-    if not work.C.flags.writeable:
-        raise DirectionError("blas.gemm: C is read-only, or lent; pass a writable array, outside of its region")
-    (m, n), k = work.C.shape, work.depth
-    # Each thread has a square tile of C, and tiles of A and B whose depth is a quarter of the side of C's tile.
-    of_side = 1.5 * _THREADS * work.C.itemsize
-    side = int(math.sqrt(space / of_side))
-    if side < _SMALLEST:
-        raise DeviceMemoryError(
-            f"blas.gemm: the smallest tiles need {int(of_side * _SMALLEST**2)} bytes on each of "
-            f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
-        )
-    if side > _UNIT:
-        side = side // _UNIT * _UNIT
-    high, wide = (-(-size // -(-size // side)) for size in (m, n))  # tiles of about one size
-    deep = max(side // 4, 1)
-    parts = [
-        (slice(i, min(i + high, m)), slice(j, min(j + wide, n))) for i, j in pairs(range(0, m, high), range(0, n, wide))
-    ]
-    dtype = work.C.dtype
-
-    def tiles(device: Device, following: Callable[[], Part | None]) -> None:
-        shapes = [(high, deep), (deep, wide), (high, wide)]
-        memory = [Scratch(math.prod(shape), dtype) for shape in shapes]
-        with offload_args(*memory, device=device) as places:
-            while (part := following()) is not None:
-                rows, columns = part
-                height, width = rows.stop - rows.start, columns.stop - columns.start
-                c = places[2][: height * width].reshape(height, width)
-                if work.beta != 0:
-                    c.assign(work.C[part])
-                for start in range(0, max(k, 1), deep):  # if k is 0, C is only scaled
-                    terms = slice(start, min(start + deep, k))
-                    tile_a, tile_b = work.of_a(rows, terms), work.of_b(columns, terms)
-                    a, b = (p[: t.size].reshape(t.shape) for p, t in zip(places, (tile_a, tile_b), strict=False))
-                    a.assign(tile_a)
-                    b.assign(tile_b)
-                    work.compute(a, b, work.beta if start == 0 else 1, c)
-                work.C[part] = c.to_host()
-
-    _share_out(work, devices, parts, tiles, lambda part: part)
-
-
-def _share_out(
-    work: _Product,
-    devices: Sequence[Device],
-    parts: Sequence[Any],
-    compute: Callable[[Device, Callable[[], Any]], None],
-    of_c: Callable[[Any], Part],
-) -> None:
-    """Compute each part once, on the next free thread of a device.
-
-    compute: the function that each thread runs. It requests one part after the other; a part is done when the function
-    requests the next one. If a part fails, a note on the error names the parts that are done.
-    """
-    queue: SimpleQueue[Any] = SimpleQueue()
-    for part in parts:
-        queue.put(part)
-    done: list[Any] = []
-    stopped = Event()
-
-    def of_thread(device: Device) -> None:
-        current: list[Any] = []
-
-        def following() -> Any:
-            done.extend(current)
-            current.clear()
-            if stopped.is_set():
-                return None
-            try:
-                current.append(queue.get_nowait())
-            except Empty:
-                return None
-            return current[0]
-
-        try:
-            compute(device, following)
-        except BaseException:
-            stopped.set()
-            raise
-
-    # The host gets one thread, because its library uses several threads.
-    threads = [device for i in range(_THREADS) for device in devices if i == 0 or device.backend != "host"]
     try:
-        with ThreadPoolExecutor(len(threads), thread_name_prefix="offload_args product") as pool:
-            try:
-                for future in [pool.submit(of_thread, device) for device in threads[: len(parts)]]:
-                    future.result()
-            except BaseException:
-                stopped.set()  # the pool waits for the parts that are under way
-                raise
-    except BaseException as error:
-        if isinstance(error, OffloadError):
-            rename(error, _OWN_ARGUMENT, _name_of_argument)
-        error.add_note(_note(work, [of_c(part) for part in done]))
+        share_out("blas.gemm", [()] * len(parts), devices, panels, lambda done: note_of([*map(part_of, done)]))
+    except OffloadError as error:
+        rename(error, _OWN_ARGUMENT, lambda match: "blas.gemm: C" if match[1] == "2" else "blas.gemm: an operand")
         raise
 
 
-def _name_of_argument(match: re.Match[str]) -> str:
-    return "blas.gemm: C" if match[1] == "2" else "blas.gemm: an operand"
+# -- tiles -------------------------------------------------------------------------------------------------------------
+
+Range = tuple[int, int]
 
 
-def _note(work: _Product, done: list[Part]) -> str:
-    """Return a note that names the finished elements of C."""
-    names = []
-    for rows, columns in sorted(done, key=lambda part: (part[0].start or 0, part[1].start or 0)):
-        names.append(
-            "C[" + ", ".join(f"{s.start}:{s.stop}" if s.start is not None else ":" for s in (rows, columns)) + "]"
-        )
-    return f"blas.gemm: done: {', '.join(names) or 'nothing'}; all other elements of C are as they were"
+def _block(name: str, rows: Range, columns: Range, trans: str = "N") -> Tile:
+    """Return the stored tile for rows and columns of op(a matrix)."""
+    return Tile(name, *rows, *columns) if trans == "N" else Tile(name, *columns, *rows)
+
+
+def _gemm_tasks(work: _Product, sides: Sides) -> list[Task]:
+    (m, n), depth = work.C.shape, work.depth
+    terms = cuts(depth, max(sides.side // 4, 1)) or [(0, 0)]  # without terms, C is only scaled
+    tasks = []
+    for i, j in pairs(cuts(m, sides.side), cuts(n, sides.side)):
+        steps = [
+            Step(
+                _product(work.gemm, work.alpha, work.beta if k is terms[0] else 1.0, work.trans_a, work.trans_b),
+                (_block("A", i, k, work.trans_a), _block("B", k, j, work.trans_b)),
+            )
+            for k in terms
+        ]
+        tasks.append(Task(Tile("C", *i, *j), steps, loads=work.beta != 0))
+    return tasks
+
+
+def _product(gemm: Callable[..., None], alpha: Any, beta: Any, trans_a: str, trans_b: str) -> Callable[..., None]:
+    return lambda c, a, b: gemm(alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b)
+
+
+class _Call(NamedTuple):
+    """A call of a function of level 3 with arrays: its own function for pointers, gemm, and all arguments by name."""
+
+    name: str
+    function: Callable[..., None]
+    gemm: Callable[..., None]
+    alpha: Any
+    beta: Any
+    options: dict[str, str]
+    arrays: dict[str, NDArray[Any]]
+
+    @property
+    def transposes(self) -> str:
+        """The operation that makes one triangle of the matrix from the other one."""
+        return "C" if self.name.startswith("he") else "T"
+
+    def product(self, alpha: Any, beta: Any, trans_a: str = "N", trans_b: str = "N") -> Callable[..., None]:
+        return _product(self.gemm, alpha, beta, trans_a, trans_b)
+
+
+def _symmetric_tasks(call: _Call, sides: Sides) -> list[Task]:
+    """Return the tasks of symm and hemm: products with stored tiles of A, and with mirrored ones."""
+    (m, n), is_left, uplo = call.arrays["C"].shape, call.options["side"] == "L", call.options["uplo"]
+    rows, columns = cuts(m, sides.side), cuts(n, sides.side)
+    tasks = []
+    for i, j in pairs(rows, columns):
+        steps: list[Step] = []
+        for k in rows if is_left else columns:
+            beta = 1.0 if steps else call.beta
+            other = _block("B", k, j) if is_left else _block("B", i, k)
+            row, column = (i, k) if is_left else (k, j)
+            op = "N" if (row < column) == (uplo == "U") else call.transposes
+            reads = _block("A", row, column, op), other
+            if row == column:
+                steps.append(Step(_symmetric(call, beta), (_block("A", row, row), other)))
+            elif is_left:
+                steps.append(Step(call.product(call.alpha, beta, trans_a=op), reads))
+            else:
+                steps.append(Step(call.product(call.alpha, beta, trans_b=op), reads[::-1]))
+        tasks.append(Task(Tile("C", *i, *j), steps, loads=call.beta != 0))
+    return tasks
+
+
+def _symmetric(call: _Call, beta: Any) -> Callable[..., None]:
+    return lambda c, a, b: call.function(call.alpha, a, b, beta, c, **call.options)
+
+
+def _rank_tasks(call: _Call, sides: Sides) -> list[Task]:
+    """Return the tasks of syrk, herk, syr2k and her2k: the tiles of a triangle of C."""
+    trans, uplo, is_second = call.options["trans"], call.options["uplo"], "B" in call.arrays
+    n, depth = call.arrays["C"].shape[0], call.arrays["A"].shape[trans == "N"]
+    terms = cuts(depth, max(sides.side // 4, 1)) or [(0, 0)]  # without terms, C is only scaled
+    ops = ("N", call.transposes) if trans == "N" else (call.transposes, "N")
+    alphas = call.alpha, np.conj(call.alpha) if call.transposes == "C" else call.alpha
+    tasks = []
+    for i, j in pairs(cuts(n, sides.side), repeat=2):
+        if i != j and (i < j) != (uplo == "U"):
+            continue
+        steps: list[Step] = []
+        for k in terms:
+            beta = 1.0 if steps else call.beta
+            ks = {(key, at): _block(key, at, k, trans) for key in "AB" for at in (i, j)}
+            if i == j:
+                reads = (ks["A", i], ks["B", i]) if is_second else (ks["A", i],)
+                steps.append(Step(_rank(call, beta), reads))
+                continue
+            steps.append(Step(call.product(alphas[0], beta, *ops), (ks["A", i], ks["B" if is_second else "A", j])))
+            if is_second:
+                steps.append(Step(call.product(alphas[1], 1.0, *ops), (ks["B", i], ks["A", j])))
+        tasks.append(Task(Tile("C", *i, *j), steps, loads=call.beta != 0 or i == j))
+    return tasks
+
+
+def _rank(call: _Call, beta: Any) -> Callable[..., None]:
+    return lambda c, *operands: call.function(call.alpha, *operands, beta, c, **call.options)
+
+
+def _triangular_tasks(call: _Call, sides: Sides) -> list[Task]:
+    m, n = call.arrays["B"].shape
+    sizes = cuts(m, sides.side), cuts(n, sides.side)
+    solves = call.name == "trsm"
+    return triangular(call.function, call.gemm, solves, call.alpha, ("A", "B"), sizes, (), **call.options)
+
+
+def triangular(
+    function: Callable[..., None],
+    gemm: Callable[..., None],
+    solves: bool,
+    alpha: Any,
+    names: tuple[str, str],
+    sizes: tuple[list[Range], list[Range]],
+    after: tuple[Tile, ...] = (),
+    *,
+    side: str,
+    uplo: str,
+    trans: str,
+    diag: str,
+) -> list[Task]:
+    """Return the tasks of trmm, or of trsm if it `solves`.
+
+    function: of pointers. names: of the triangular matrix and of B. sizes: the rows and columns of B's tiles. after: as
+    in Task.
+    """
+    A, B = names
+    is_left = side == "L"
+    along, across = sizes if is_left else sizes[::-1]
+    options = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
+    is_upper = (uplo == "U") == (trans == "N")
+    # The tiles of op(A) that are multiplied with tile k of B, for tile i: k > i, or else k < i.
+    later = is_upper == is_left
+    order = along if later != solves else along[::-1]
+    last = 1.0 if solves else alpha
+    ops = {"trans_a": trans} if is_left else {"trans_b": trans}
+
+    def own(factor: Any) -> Callable[..., None]:
+        return lambda b, a: function(factor, a, b, **options)
+
+    tasks = []
+    for i, j in pairs(order, across):
+        steps: list[Step] = []
+        diagonal = _block(A, i, i)
+        if not solves:
+            steps.append(Step(own(alpha), (diagonal,)))
+        for k in along:
+            if k == i or (k > i) != later or alpha == 0:
+                continue
+            tile = _block(B, k, j) if is_left else _block(B, j, k)
+            of_a = _block(A, i, k, trans) if is_left else _block(A, k, i, trans)
+            beta = alpha if solves and not steps else 1.0
+            step = _product(gemm, -1.0 if solves else last, beta, ops.get("trans_a", "N"), ops.get("trans_b", "N"))
+            steps.append(Step(step, (of_a, tile) if is_left else (tile, of_a)))
+        if solves:
+            steps.append(Step(own(1.0 if steps else alpha), (diagonal,)))
+        tasks.append(Task(_block(B, i, j) if is_left else _block(B, j, i), steps, after=after))
+    return tasks
+
+
+class _Kind(NamedTuple):
+    """Functions of level 3: their tasks, the shapes of the operands, and the options.
+
+    operands: as in planned(): "A:mm/nn@side" has shape (m, m) for the first letter of `side`, (n, n) for the other one.
+    depth: as in sides_for. one_order: whether all operands need one order, even if they are real.
+    """
+
+    tasks: Callable[[_Call, Sides], list[Task]]
+    operands: str
+    options: dict[str, tuple[str, ...]]
+    depth: float = 1.0
+    one_order: bool = False
+
+
+_UPLO: Final = ("U", "L")
+_SIDE: Final = ("L", "R")
+_SYMMETRIC: Final = _Kind(
+    _symmetric_tasks, "A:mm/nn@side B:mn/mn@side C:mn/mn@side", {"side": _SIDE, "uplo": _UPLO}, one_order=True
+)
+_RANK: Final = _Kind(_rank_tasks, "A:nk/kn@trans C:nn/nn@trans", {"uplo": _UPLO, "trans": ("N", "T", "C")}, 0.25)
+_RANK_2: Final = _RANK._replace(operands="A:nk/kn@trans B:nk/kn@trans C:nn/nn@trans", one_order=True)
+_TRIANGULAR: Final = _Kind(
+    _triangular_tasks,
+    "A:mm/nn@side B:mn/mn@side",
+    {"side": _SIDE, "uplo": _UPLO, "trans": ("N", "T", "C"), "diag": ("N", "U")},
+)
+_KINDS: Final = {
+    "symm": _SYMMETRIC,
+    "hemm": _SYMMETRIC,
+    "syrk": _RANK,
+    "herk": _RANK,
+    "syr2k": _RANK_2,
+    "her2k": _RANK_2,
+    "trmm": _TRIANGULAR,
+    "trsm": _TRIANGULAR,
+}
+
+
+def stream(
+    function: Callable[..., None],
+    gemm: Callable[..., None],
+    alpha: Any,
+    beta: Any,
+    devices: Sequence[Device | str],
+    *operands: Any,
+    **options: str,
+) -> None:
+    """Check the arguments, and do the work of a function of level 3 with `devices`.
+
+    function, gemm: of pointers. operands: A, B and C, as far as the function has them.
+    """
+    kind, routine = _KINDS[function.__name__], function.__name__
+    name = f"blas.{routine}"
+    used = devices_of(name, devices)
+    shapes = [text.partition(":")[::2] for text in kind.operands.split()]
+    arrays = dict(zip((operand for operand, _ in shapes), operands, strict=True))
+    check_arrays(name, **arrays)
+    dtype = operands[0].dtype
+    for option, value in options.items():
+        known = kind.options[option]
+        if option == "trans" and dtype.kind == "c" and kind.tasks is _rank_tasks:
+            known = ("N", "C" if routine.startswith("he") else "T")
+        need_option(name, option, value, known)
+    real = np.empty(0, dtype).real.dtype
+    check_number(name, "alpha", alpha, real if routine == "herk" else dtype)
+    if beta is not None:
+        check_number(name, "beta", beta, real if routine.startswith("her") else dtype)
+    _check_shapes(name, shapes, arrays, options)
+    result = operands[-1]
+    if not result.size:
+        return
+    longest = max(max(array.shape) for array in operands)
+    sides = sides_for(name, used, dtype.itemsize, longest, kind.depth)
+    call = _Call(routine, function, gemm, alpha, beta, options, arrays)
+    compute(name, arrays, kind.tasks(call, sides), used, sides, kind.one_order or dtype.kind == "c")
+
+
+def _check_shapes(
+    name: str, shapes: list[tuple[str, str]], arrays: dict[str, NDArray[Any]], options: dict[str, str]
+) -> None:
+    """Raise an error for the first array that does not fit to the last one, or to A."""
+    result, layout = shapes[-1]
+    m, n = arrays[result].shape
+    sizes = {"m": m, "n": n}
+    if layout.startswith("nn"):
+        if m != n:
+            raise ArgumentError(f"{name}: {result} has shape {arrays[result].shape}, needs as many rows as columns")
+        at = 1 if options["trans"] == "N" else 0
+        sizes["k"] = arrays["A"].shape[at]
+    for operand, text in shapes[:-1]:
+        letters, _, option = text.partition("@")
+        first, _, second = letters.partition("/")
+        value = options[option]
+        needed = tuple(sizes[letter] for letter in (first if value in ("L", "N") else second))
+        if arrays[operand].shape != needed:
+            raise ArgumentError(
+                f"{name}: {operand} has shape {arrays[operand].shape}, needs {needed} for {result} of shape "
+                f'{(m, n)} and {option}="{value}"'
+            )

@@ -119,7 +119,7 @@ def stacked(
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> None:
             A = arguments[0] if arguments else options.get("A")
-            if not isinstance(A, DevicePtr) or len(A._shape) < 3:
+            if not isinstance(A, DevicePtr) or len(A._shape) < 3 or options.get("devices") is not None:
                 function(*arguments, **options)
                 return
             name, info = f"lapack.{function.__name__}", options.pop("info", None)

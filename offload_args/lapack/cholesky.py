@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._operands import letter_of, need_option, need_uncaptured, square
 from ..blas.level3 import trsm, trsm_stack
+from ..devices import Device
 from ..pointers import DevicePtr
 from ._checks import (
     as_columns,
@@ -46,7 +49,13 @@ def _potrf_stack(A: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -
 
 
 @stacked(whole=_potrf_stack)
-def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
+def potrf(
+    A: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    info: DevicePtr | None = None,
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is unchanged.
@@ -54,6 +63,9 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if the leading minor of
     order k is not positive definite. With `info`, the call does not wait, raises no error if A is not positive
     definite, and can be captured by a chain.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays, which may be larger than the memory of
+    these devices, and tiles go up and come down while other tiles are computed. If the call fails, a
+    note on the error names the tiles of the factor that are done; all others are as they were.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -65,6 +77,12 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     See also: lapack.potrs, lapack.potri, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf;
     docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import factor_definite  # it imports threads, which few programs need
+
+        factor_definite("lapack.potrf", potrf, A, None, uplo, info, devices)
+        return
+    A = cast("DevicePtr", A)
     t, a = _definite("lapack.potrf", A, uplo)
     need_info("lapack.potrf", info, A)
     _factor("lapack.potrf", t, a, A, uplo, info)
@@ -112,12 +130,19 @@ def _potrs_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, st
 
 
 @stacked("B", whole=_potrs_stack)
-def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
+def potrs(
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Solve A X = B with the factor of A from potrf, and set B to X.
 
     A: matrix of shape (n, n), as potrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle that potrf factored.
+    devices: as in potrf, for A and B.
 
     A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
@@ -131,6 +156,12 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
 
     See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import solve_definite  # it imports threads, which few programs need
+
+        solve_definite("lapack.potrs", A, B, uplo, devices)
+        return
+    A, B = cast("DevicePtr", A), cast("DevicePtr", B)
     t, a = _definite("lapack.potrs", A, uplo)
     b = _right_sides("lapack.potrs", A, a, B)
     vendor_of("lapack.potrs", A)
@@ -204,13 +235,21 @@ def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U", info: DevicePtr | N
 
 
 @stacked("B", whole=_posv_stack)
-def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
+def posv(
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    *,
+    uplo: str = "U",
+    info: DevicePtr | None = None,
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Solve A X = B for a Hermitian positive definite A, set B to X, and A to its Cholesky factor.
 
     A: matrix of shape (n, n); one triangle is read, and becomes the factor.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     info: as in potrf. Unless info becomes 0, B is undefined.
+    devices: as in potrf, for A and B.
 
     A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
@@ -225,6 +264,12 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", info: DevicePtr | None 
     See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv;
     docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import factor_definite  # it imports threads, which few programs need
+
+        factor_definite("lapack.posv", potrf, A, B, uplo, info, devices)
+        return
+    A, B = cast("DevicePtr", A), cast("DevicePtr", B)
     t, a = _definite("lapack.posv", A, uplo)
     b = _right_sides("lapack.posv", A, a, B)
     need_solvable("lapack.posv", A, B)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._operands import INT32, letter_of, matrix, need_option, need_uncaptured, square, vector
 from ..arguments import Scratch
+from ..devices import Device
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -61,7 +64,14 @@ def _factor_stack(
 
 
 @stacked("ipiv", writes=("ipiv",), whole=_getrf_stack)
-def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: DevicePtr | None = None) -> None:
+def getrf(
+    A: DevicePtr | NDArray[Any],
+    ipiv: DevicePtr | NDArray[Any],
+    *,
+    singular: str = "raise",
+    info: DevicePtr | None = None,
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Factor A with row interchanges: A = P L U.
 
     A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
@@ -70,6 +80,9 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
     determinant.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if U[k - 1, k - 1] is 0.
     With `info`, the call does not wait, raises no error if A is singular, and can be captured by a chain.
+    devices: None: the operands are pointers. Otherwise they are NumPy arrays. A may be larger than the memory of these
+    devices, which factor panel after panel of columns, or of rows in C order. If A is singular, A and ipiv have the
+    factors. If the call fails otherwise, they are undefined.
 
     If A is in C order, A^T is factored, because the library reads A's memory by columns. A then becomes the transposes
     of U and L, and ipiv counts columns of A. getrs takes the factors of either order.
@@ -85,6 +98,12 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
     See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
     docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import factor_general  # it imports threads, which few programs need
+
+        factor_general("lapack.getrf", getrf, A, ipiv, None, singular, info, devices)
+        return
+    A, ipiv = cast("DevicePtr", A), cast("DevicePtr", ipiv)
     need_option("lapack.getrf", "singular", singular, _SINGULARS)
     t = letter_of("lapack.getrf", "A", A)
     a = matrix("lapack.getrf", "A", A)
@@ -147,13 +166,21 @@ def _stored(trans: str, a: Matrix) -> str:
 
 
 @stacked("ipiv", "B", whole=_getrs_stack)
-def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
+def getrs(
+    A: DevicePtr | NDArray[Any],
+    ipiv: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    *,
+    trans: str = "N",
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Solve op(A) X = B with the factors of getrf, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
     A: matrix of shape (n, n), as getrf left it, in any order; for trans "C", a complex A is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as getrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    devices: as in getrf, for A, ipiv and B. If the call fails, B is unchanged.
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
 
@@ -170,6 +197,12 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
 
     See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import solve_general  # it imports threads, which few programs need
+
+        solve_general("lapack.getrs", A, ipiv, B, trans, devices)
+        return
+    A, ipiv, B = cast("DevicePtr", A), cast("DevicePtr", ipiv), cast("DevicePtr", B)
     t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
     need_uncaptured("lapack.getrs", A, ipiv, B, instead="solve by gesv", reads=_PIVOTS)
     need_pivots("lapack.getrs", ipiv)
@@ -253,13 +286,21 @@ def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, info: DevicePtr | N
 
 
 @stacked("ipiv", "B", writes=("ipiv",), whole=_gesv_stack)
-def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, info: DevicePtr | None = None) -> None:
+def gesv(
+    A: DevicePtr | NDArray[Any],
+    ipiv: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    *,
+    info: DevicePtr | None = None,
+    devices: Sequence[Device | str] | None = None,
+) -> None:
     """Solve A X = B, set B to X, and A and ipiv to the factors and pivots of getrf.
 
     A: matrix of shape (n, n), in any order; becomes its factors.
     ipiv: vector of shape (n,) and dtype int32, written.
     B: matrix of shape (n, nrhs), or vector (n,), as in getrs; becomes X.
     info: as in getrf. Unless info becomes 0, B is undefined.
+    devices: as in getrf, for A, ipiv and B. If the call fails, B is unchanged.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         with offload_args(A, Scratch(2, np.int32), b) as (dA, dp, db):
@@ -271,6 +312,12 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, info: DevicePtr | None 
     See also: lapack.getrf, lapack.getrs, lapack.posv, lapack.gels; lapacke.dgetrf, cusolver.dgetrf, lapacke.dgetrs,
     cusolver.dgetrs, lapacke.dgesv; docs/guide/lapack.md.
     """
+    if devices is not None:
+        from .streamed import factor_general  # it imports threads, which few programs need
+
+        factor_general("lapack.gesv", getrf, A, ipiv, B, "raise", info, devices)
+        return
+    A, ipiv, B = cast("DevicePtr", A), cast("DevicePtr", ipiv), cast("DevicePtr", B)
     t, a, b = _system("lapack.gesv", A, ipiv, B)
     need_solvable("lapack.gesv", A, B)
     need_info("lapack.gesv", info, A, ipiv, B)

@@ -1,0 +1,548 @@
+"""Programs on tiles of host arrays: devices compute tile after tile, in memory for a few tiles.
+
+A program is a list of tasks, each of which computes one tile of an array by calls on pointers to tiles. The results
+are the same as if the tasks ran in the order of the list. Tasks that do not depend on each other run at the same time,
+and tiles go up and come down meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from heapq import heapify, heappop, heappush
+from threading import Condition
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from .._names import rename
+from ..arguments import In, Out, Scratch
+from ..errors import DeviceMemoryError, DirectionError, OffloadError, PresentError
+from ..regions import offload_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..devices import Device
+    from ..pointers import DevicePtr
+
+__all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
+
+# The number of threads per device. While one waits for its results, the others bring up and compute their parts.
+THREADS: Final = 3
+# Parts may take this share of the free memory.
+_SHARE: Final = 0.8
+# Sides of tiles: at least this many along the longest side, unless they would then be shorter than _LEAST.
+_ALONG: Final = 6
+_LEAST: Final = 512
+_UNIT: Final = 128
+_SMALLEST: Final = 16
+
+
+# The name of an argument of a region of this module in messages.
+_OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument \d")
+
+
+class Tile(NamedTuple):
+    """A part of an array: rows from `top` to before `bottom`, and columns from `left` to before `right`."""
+
+    name: str
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.bottom - self.top, self.right - self.left
+
+    def of(self, array: NDArray[Any]) -> NDArray[Any]:
+        part: NDArray[Any] = array[self.top : self.bottom, self.left : self.right]
+        return part
+
+
+class Step(NamedTuple):
+    """A call of a task: `call(pointer to the task's tile, pointers to the tiles that it reads...)`."""
+
+    call: Callable[..., None]
+    reads: tuple[Tile, ...] = ()
+
+
+class Task(NamedTuple):
+    """The computation of a tile.
+
+    loads: whether the steps use the tile's present elements. after: tiles whose earlier tasks come first, too.
+    """
+
+    tile: Tile
+    steps: Sequence[Step]
+    loads: bool = True
+    after: tuple[Tile, ...] = ()
+
+
+class Sides(NamedTuple):
+    """The longest side of a tile, the bytes of a device for tiles, and those for one array on its way."""
+
+    side: int
+    nbytes: float
+    way: float
+
+
+def free_space(devices: Iterable[Device]) -> float:
+    """Return the bytes that a program may take on each of the devices."""
+    return min(device.memory.free * _SHARE if device.memory.total else math.inf for device in devices)
+
+
+def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int, depth: float = 1.0) -> Sides:
+    """Return the sides of tiles for arrays whose longest side is `longest`.
+
+    depth: the shorter side of a tile that is read, as a share of the other side.
+    """
+    space = free_space(devices)
+    # Each thread has a tile that it computes, two that it reads, and one on its way.
+    of_side = itemsize * THREADS * (2 + 2 * depth)
+    largest = math.sqrt(space / of_side)
+    if largest < min(_SMALLEST, longest):
+        raise DeviceMemoryError(
+            f"{name}: the smallest tiles need {int(of_side * _SMALLEST**2)} bytes on each of "
+            f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
+        )
+    side = int(min(largest, max(_LEAST, -(-longest // _ALONG)), longest))
+    if side > _UNIT:
+        side = side // _UNIT * _UNIT
+    return with_space(max(side, 1), itemsize * max(side, 1) ** 2, THREADS * (1 + 2 * depth), space, THREADS)
+
+
+def with_space(side: int, tile: int, tiles: float, space: float, threads: int) -> Sides:
+    """Divide the space: at least `tiles` tiles of that many bytes, and one tile on its way for each thread."""
+    way = max(tile, (space - tiles * tile) / (2 * threads))
+    return Sides(side, math.inf if space == math.inf else space - threads * way, way)
+
+
+def cuts(size: int, side: int) -> list[tuple[int, int]]:
+    """Return the ends of parts of about one size, of at most `side`."""
+    if not size:
+        return []
+    step = -(-size // -(-size // side))
+    return [(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+def span(array: NDArray[Any]) -> int:
+    """Return the bytes that an array takes on a device: from its first element to its last."""
+    steps = (abs(stride) * (extent - 1) for extent, stride in zip(array.shape, array.strides, strict=True))
+    return sum(steps) + array.itemsize if array.size else 0
+
+
+def order_of(array: NDArray[Any]) -> str:
+    """Return the order of a matrix: "F" if its columns are closer together in memory than its rows, else "C"."""
+    return "F" if abs(array.strides[0]) < abs(array.strides[1]) else "C"
+
+
+def _has_lines(array: NDArray[Any]) -> bool:
+    """Return whether a matrix has rows or columns without gaps, one after the other."""
+    i = 0 if array.strides[0] < array.strides[1] else 1
+    near, far = array.strides[i], array.strides[1 - i]
+    return near == array.itemsize and (far >= near * array.shape[i] or array.shape[1 - i] == 1)
+
+
+# -- order of the work -------------------------------------------------------------------------------------------------
+
+
+class _Stopped(Exception):
+    """Another thread has failed."""
+
+
+class _Queue:
+    """The tasks that are left, and the ones that are done; each may need others to be done before."""
+
+    def __init__(self, needs: Sequence[Collection[int]]) -> None:
+        self.changed = Condition()
+        self.done: list[int] = []
+        self.stopped = False
+        self._open = [len(before) for before in needs]
+        self._followers: dict[int, list[int]] = defaultdict(list)
+        for task, before in enumerate(needs):
+            for earlier in before:
+                self._followers[earlier].append(task)
+        self._ready = [task for task, count in enumerate(self._open) if not count]
+        self._left = len(needs)
+        heapify(self._ready)
+
+    def take(self) -> int | None:
+        """Return the next task whose needs are done; None if all tasks are taken or a thread has failed."""
+        with self.changed:
+            while not self._ready and self._left and not self.stopped:
+                self.changed.wait()
+            if self.stopped or not self._left:
+                return None
+            self._left -= 1
+            return heappop(self._ready)
+
+    def end(self, task: int) -> None:
+        with self.changed:
+            self.done.append(task)
+            for follower in self._followers[task]:
+                self._open[follower] -= 1
+                if not self._open[follower]:
+                    heappush(self._ready, follower)
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
+
+
+def share_out(
+    name: str,
+    needs: Sequence[Collection[int]],
+    devices: Sequence[Device],
+    work: Callable[[Device, Callable[[], int | None]], None],
+    described: Callable[[list[int]], str],
+    stopping: Callable[[], None] = lambda: None,
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Compute each task once, on the next free thread of a device.
+
+    needs: for each task, the tasks that have to be done before. work: the function of one thread. It requests one task
+    after the other; a task is done when it requests the next one. described: makes the note on an error from the tasks
+    that are done. stopping: is called when a thread has failed. ending: is called after the
+    last task, also after a failure.
+    """
+    queue = _Queue(needs)
+
+    def stop() -> None:
+        queue.stop()
+        stopping()
+
+    def of_thread(device: Device) -> None:
+        current: list[int] = []
+
+        def following() -> int | None:
+            for task in current:
+                queue.end(task)
+            following_task = queue.take()
+            current[:] = [] if following_task is None else [following_task]
+            return following_task
+
+        try:
+            work(device, following)
+        except _Stopped:
+            pass
+        except BaseException:
+            stop()
+            raise
+
+    # The host's library has several threads itself.
+    threads = [device for i in range(THREADS) for device in devices if i == 0 or device.backend != "host"]
+    try:
+        try:
+            with ThreadPoolExecutor(len(threads), thread_name_prefix=f"offload_args {name}") as pool:
+                try:
+                    for future in [pool.submit(of_thread, device) for device in threads[: len(needs)]]:
+                        future.result()
+                except BaseException:
+                    stop()  # the pool waits for the parts that are under way
+                    raise
+        except BaseException as error:
+            try:
+                ending()
+            except OffloadError as failure:
+                error.add_note(f"{name}: then {failure}")
+            raise
+        ending()
+    except BaseException as error:
+        error.add_note(f"{name}: {described(sorted(queue.done))}")
+        raise
+
+
+def note_of(parts: Sequence[str], halves: Sequence[str] = ()) -> str:
+    """Return the note for an error: the parts that are done, and the ones that lack a second step."""
+    second = f"; lacking the second of two steps: {', '.join(halves)}" if halves else ""
+    return f"done: {', '.join(parts) or 'nothing'}{second}; all other elements are as they were"
+
+
+# -- tiles on a device -------------------------------------------------------------------------------------------------
+
+
+class _Block:
+    """The device memory of a tile."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.users = 1
+        self.is_ready = False
+        self.region: offload_args[tuple[DevicePtr]] | None = None
+        self.pointer: Any = None
+
+
+class _Cache:
+    """The tiles that a device has. The least recently used ones make room for others."""
+
+    def __init__(
+        self, name: str, device: Device, arrays: dict[str, NDArray[Any]], orders: dict[str, str], sides: Sides
+    ):
+        self.name, self.device, self.arrays, self.orders = name, device, arrays, orders
+        self._space, self._way = sides.nbytes, sides.way
+        self._blocks: dict[Tile, _Block] = {}
+        self._used = 0
+        self._changed = Condition()
+        self._is_stopped = False
+        self._lent = {key for key, array in arrays.items() if _core.is_lent(array)}
+        # Tiles of two arrays could overlap only in part, which no device takes.
+        self._packed = {
+            key
+            for key, array in arrays.items()
+            if not _has_lines(array)
+            or any(np.may_share_memory(array, arrays[other]) for other in arrays.keys() - {key})
+        }
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Free all memory. Raise the first failure after that."""
+        with ExitStack() as stack:
+            for block in self._blocks.values():
+                if block.region is not None:
+                    stack.callback(block.region.discard)
+            self._blocks.clear()
+
+    def drop(self, tile: Tile) -> None:
+        """Forget a tile that another device has computed."""
+        with self._changed:
+            block = self._blocks.pop(tile, None)
+        self._end([block] if block else [])
+
+    def take(self, tile: Tile, buffer: _Buffer, loads: bool = True) -> DevicePtr:
+        """Return a pointer to a tile, which stays until `free`. The tile goes up if it `loads` and is not there."""
+        nbytes = math.prod(tile.shape) * self.arrays[tile.name].itemsize
+        with self._changed:
+            while True:
+                if self._is_stopped:
+                    raise _Stopped
+                block = self._blocks.pop(tile, None)
+                if block is None:
+                    evicted = self._evicted(nbytes)
+                    if evicted is not None:
+                        self._blocks[tile] = block = _Block(nbytes)
+                        self._used += nbytes
+                        break
+                else:
+                    self._blocks[tile] = block  # the last one to be evicted
+                    if block.is_ready:
+                        block.users += 1
+                        return block.pointer  # type: ignore[no-any-return]
+                self._changed.wait()
+        try:
+            self._end(evicted)
+            self._fill(block, tile, buffer, loads)
+        except BaseException:
+            self.lose(tile)
+            raise
+        with self._changed:
+            block.is_ready = True
+            self._changed.notify_all()
+        return block.pointer  # type: ignore[no-any-return]
+
+    def free(self, tile: Tile) -> None:
+        with self._changed:
+            self._blocks[tile].users -= 1
+            self._changed.notify_all()
+
+    def lose(self, tile: Tile) -> None:
+        """Forget a tile whose contents are undefined."""
+        with self._changed:
+            block = self._blocks.pop(tile)
+        if block.region is not None:
+            block.region.discard()
+            block.region = None
+        self._end([block])
+
+    def _evicted(self, nbytes: int) -> list[_Block] | None:
+        """Return the blocks that make room for a tile, after forgetting them; None if too many tiles are in use."""
+        chosen, room = [], self._space - self._used
+        for tile, block in self._blocks.items():
+            if room >= nbytes:
+                break
+            if not block.users:
+                chosen.append(tile)
+                room += block.nbytes
+        return [self._blocks.pop(tile) for tile in chosen] if room >= nbytes else None
+
+    def _end(self, blocks: list[_Block]) -> None:
+        """Free the memory of blocks that were forgotten."""
+        for block in blocks:
+            if block.region is not None:
+                block.region.close()
+        with self._changed:
+            self._used -= sum(block.nbytes for block in blocks)
+            self._changed.notify_all()
+
+    def _fill(self, block: _Block, tile: Tile, buffer: _Buffer, loads: bool) -> None:
+        size = math.prod(tile.shape)
+        block.region = offload_args(Scratch(max(size, 1), self.arrays[tile.name].dtype), device=self.device)
+        with self._naming(tile):
+            (place,) = block.region.open()
+        by_columns = self.orders[tile.name] == "F"
+        place = place[:size].reshape(tile.shape[::-1] if by_columns else tile.shape)
+        block.pointer = place.T if by_columns else place
+        if loads and size:
+            part, packed = self._on_the_way(tile, buffer)
+            if packed is not None:
+                packed[...] = part
+            with self._naming(tile), offload_args(In(part if packed is None else packed), device=self.device) as (p,):
+                block.pointer.copy_from(p)
+
+    def store(self, tile: Tile, pointer: DevicePtr, buffer: _Buffer) -> None:
+        """Bring a tile down into its array."""
+        part, packed = self._on_the_way(tile, buffer)
+        with self._naming(tile), offload_args(Out(part if packed is None else packed), device=self.device) as (p,):
+            p.copy_from(pointer)
+        if packed is not None:
+            part[...] = packed
+
+    @contextmanager
+    def _naming(self, tile: Tile) -> Iterator[None]:
+        """Name the array of a tile in errors of the region that lends it."""
+        try:
+            yield
+        except OffloadError as error:
+            rename(error, _OWN_ARGUMENT, f"{self.name}: {tile.name}")
+            raise
+
+    def _on_the_way(self, tile: Tile, buffer: _Buffer) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return a tile of an array, and None or the array without gaps that goes up or comes down instead of it."""
+        part, order = tile.of(self.arrays[tile.name]), self.orders[tile.name]
+        if tile.name in self._lent:
+            return part, None
+        if tile.name not in self._packed and span(part) <= self._way and order_of(self.arrays[tile.name]) == order:
+            return part, None
+        return part, buffer.of(tile.shape, part.dtype, order)
+
+
+class _Buffer:
+    """Host memory of a thread for a tile on its way."""
+
+    def __init__(self) -> None:
+        self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def of(self, shape: tuple[int, int], dtype: np.dtype[Any], order: str) -> NDArray[Any]:
+        nbytes = math.prod(shape) * dtype.itemsize
+        if len(self._memory) < nbytes:
+            self._memory = np.empty(nbytes, np.uint8)
+        flat = self._memory[:nbytes].view(dtype)
+        return flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def _needs(tasks: Sequence[Task]) -> list[set[int]]:
+    """Return, for each task, the earlier tasks that write a tile of it, or that read the tile that it writes."""
+    writers: dict[Tile, int] = {}
+    readers: dict[Tile, list[int]] = defaultdict(list)
+    needs = []
+    for i, task in enumerate(tasks):
+        used = {tile for step in task.steps for tile in step.reads} | {*task.after}
+        needs.append({writers[tile] for tile in (*used, task.tile) if tile in writers} | {*readers.pop(task.tile, ())})
+        for tile in used:
+            readers[tile].append(i)
+        writers[task.tile] = i
+    return needs
+
+
+def compute(
+    name: str,
+    arrays: dict[str, NDArray[Any]],
+    tasks: Sequence[Task],
+    devices: Sequence[Device],
+    sides: Sides,
+    one_order: bool = False,
+    note: str = "",
+) -> None:
+    """Compute the tasks.
+
+    arrays: by the names in tiles. one_order: whether all tiles have the order of the first task's array on the device.
+    note: on an error, instead of the list of finished tiles.
+    """
+    if not tasks:
+        return
+    written = {task.tile.name for task in tasks}
+    for key, array in arrays.items():
+        if _core.is_lent(array):
+            continue
+        if _core.is_lent_in_part(array):
+            raise PresentError(f"{name}: some of {key} is lent; leave that region first, or lend all of {key}")
+        if key in written and not array.flags.writeable:
+            raise DirectionError(f"{name}: {key} is read-only; pass a writable array")
+    order = order_of(arrays[tasks[0].tile.name])
+    orders = {key: order if one_order else order_of(array) for key, array in arrays.items()}
+    caches = {device: _Cache(name, device, arrays, orders, sides) for device in devices}
+
+    def work(device: Device, following: Callable[[], int | None]) -> None:
+        cache, buffer = caches[device], _Buffer()
+        while (number := following()) is not None:
+            task = tasks[number]
+            pointer = cache.take(task.tile, buffer, task.loads)
+            try:
+                for step in task.steps:
+                    _make(step, pointer, cache, buffer)
+                cache.store(task.tile, pointer, buffer)
+            except BaseException as error:
+                try:
+                    cache.lose(task.tile)
+                except OffloadError as failure:
+                    error.add_note(f"{name}: then {failure}")
+                raise
+            cache.free(task.tile)
+            for other in caches.values():
+                if other is not cache:
+                    other.drop(task.tile)
+
+    def part_of(number: int) -> str:
+        tile = tasks[number].tile
+        m, n = arrays[tile.name].shape
+        rows, columns = (
+            f"{low}:{high}" if (low, high) != (0, whole) else ":"
+            for low, high, whole in ((tile.top, tile.bottom, m), (tile.left, tile.right, n))
+        )
+        return f"{tile.name}[{rows}, {columns}]"
+
+    def described(done: list[int]) -> str:
+        last = {task.tile: number for number, task in enumerate(tasks)}
+        finished = [number for number in done if last[tasks[number].tile] == number]
+        halves = [number for number in done if last[tasks[number].tile] not in done]
+        return note or note_of([*map(part_of, finished)], [*map(part_of, halves)])
+
+    def stop() -> None:
+        for cache in caches.values():
+            cache.stop()
+
+    def end() -> None:
+        with ExitStack() as stack:
+            for cache in caches.values():
+                stack.callback(cache.close)
+
+    share_out(name, _needs(tasks), devices, work, described, stop, end)
+
+
+def _make(step: Step, pointer: DevicePtr, cache: _Cache, buffer: _Buffer) -> None:
+    held: list[Tile] = []
+    try:
+        pointers = []
+        for tile in step.reads:
+            pointers.append(cache.take(tile, buffer))
+            held.append(tile)
+        step.call(pointer, *pointers)
+    finally:
+        for tile in held:
+            cache.free(tile)

@@ -1,0 +1,328 @@
+"""Cholesky and LU factors of host arrays by tiles, and solutions with them: arrays may be larger than a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .._operands import need_option
+from ..arguments import Scratch
+from ..blas.gemm import gemm
+from ..blas.level1 import swap
+from ..blas.level3 import herk, trsm
+from ..blas.streamed import check_arrays, devices_of, triangular
+from ..blas.tiles import Step, Task, Tile, compute, cuts, free_space, order_of, sides_for, with_space
+from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError
+from ..pointers import DevicePtr
+from ..regions import offload_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..devices import Device
+
+__all__ = ["factor_definite", "factor_general", "solve_definite", "solve_general"]
+
+Range = tuple[int, int]
+
+_INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
+_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
+# Columns of the narrowest panel that is factored on a device.
+_NARROWEST: Final = 8
+
+
+def _refused(name: str, text: str, info: int) -> np.linalg.LinAlgError:
+    error = np.linalg.LinAlgError(f"{name}: {text.format(info=info)}")
+    error.info = info  # type: ignore[attr-defined]
+    return error
+
+
+def _need_square(name: str, A: NDArray[Any], B: NDArray[Any] | None = None) -> None:
+    if A.shape[0] != A.shape[1]:
+        raise ArgumentError(f"{name}: A has shape {A.shape}, needs as many rows as columns")
+    if B is not None and len(B) != len(A):
+        raise ArgumentError(f"{name}: B has shape {B.shape}, needs {len(A)} rows for A of that order")
+
+
+def _need_no_info(name: str, info: object) -> None:
+    if info is not None:
+        raise ArgumentError(f"{name}: info is for pointers, and has no use with devices; leave it out")
+
+
+def _columns(B: NDArray[Any]) -> NDArray[Any]:
+    """Return right sides as a matrix."""
+    return B[:, None] if B.ndim == 1 else B
+
+
+# -- Cholesky ----------------------------------------------------------------------------------------------------------
+
+
+def factor_definite(
+    name: str,
+    potrf: Callable[..., None],
+    A: Any,
+    B: Any,
+    uplo: str,
+    info: object,
+    devices: Sequence[Device | str],
+) -> None:
+    """Do the work of lapack.potrf, or of lapack.posv with the right sides B, with `devices`.
+
+    potrf: of pointers. B: None for potrf.
+    """
+    _run_definite(name, A, B, uplo, info, devices, potrf)
+
+
+def solve_definite(name: str, A: Any, B: Any, uplo: str, devices: Sequence[Device | str]) -> None:
+    """Do the work of lapack.potrs with `devices`."""
+    _run_definite(name, A, B, uplo, None, devices, None)
+
+
+def _run_definite(
+    name: str,
+    A: Any,
+    B: Any,
+    uplo: str,
+    info: object,
+    devices: Sequence[Device | str],
+    potrf: Callable[..., None] | None,
+) -> None:
+    used = devices_of(name, devices)
+    arrays = {"A": A} if B is None else {"A": A, "B": B}
+    check_arrays(name, vectors=("B",), written=1 if B is None or potrf is None else 2, **arrays)
+    need_option(name, "uplo", uplo, ("U", "L"))
+    _need_square(name, A, B)
+    _need_no_info(name, info)
+    if not len(A):
+        return
+    sides = sides_for(name, used, A.itemsize, len(A))
+    rows = cuts(len(A), sides.side)
+    tasks: list[Task] = []
+    if potrf:
+        tasks += _cholesky(name, potrf, rows, uplo)
+    if B is not None:
+        arrays["B"] = _columns(B)
+        sizes = rows, cuts(arrays["B"].shape[1], sides.side)
+        after = (Tile("A", *rows[-1], *rows[-1]),)  # no later task can find that A is not definite
+        for trans in ("C", "N") if uplo == "U" else ("N", "C"):
+            tasks += triangular(
+                trsm, gemm, True, 1.0, ("A", "B"), sizes, after, side="L", uplo=uplo, trans=trans, diag="N"
+            )
+    compute(name, arrays, tasks, used, sides, one_order=A.dtype.kind == "c")
+
+
+def _cholesky(name: str, potrf: Callable[..., None], rows: list[Range], uplo: str) -> list[Task]:
+    """Return the tasks of potrf: column by column of tiles of L, or row by row of tiles of U."""
+    is_upper = uplo == "U"
+    ops = ("C", "N") if is_upper else ("N", "C")
+
+    def at(i: Range, j: Range) -> Tile:
+        """Return tile (i, j) of L, or the tile of U that is its mirror image."""
+        return Tile("A", *j, *i) if is_upper else Tile("A", *i, *j)
+
+    def update(c: DevicePtr, a: DevicePtr) -> None:
+        herk(-1.0, a, 1.0, c, uplo=uplo, trans=ops[0])
+
+    def multiply(c: DevicePtr, a: DevicePtr, b: DevicePtr) -> None:
+        gemm(-1.0, a, b, 1.0, c, trans_a=ops[0], trans_b=ops[1])
+
+    def solve(c: DevicePtr, a: DevicePtr) -> None:
+        trsm(1.0, a, c, side="L" if is_upper else "R", uplo=uplo, trans="C")
+
+    def factor(first: int) -> Callable[[DevicePtr], None]:
+        def factor_tile(c: DevicePtr) -> None:
+            try:
+                potrf(c, uplo=uplo)
+            except np.linalg.LinAlgError as error:
+                raise _refused(name, _INDEFINITE, first + error.info) from None  # type: ignore[attr-defined]
+
+        return factor_tile
+
+    tasks = []
+    for j in rows:
+        before = [k for k in rows if k < j]
+        steps = [Step(update, (at(j, k),)) for k in before]
+        tasks.append(Task(at(j, j), [*steps, Step(factor(j[0]))]))
+        for i in rows:
+            if i > j:
+                reads = [(at(j, k), at(i, k)) if is_upper else (at(i, k), at(j, k)) for k in before]
+                tasks.append(Task(at(i, j), [*(Step(multiply, pair) for pair in reads), Step(solve, (at(j, j),))]))
+    return tasks
+
+
+# -- LU ----------------------------------------------------------------------------------------------------------------
+
+
+def factor_general(
+    name: str,
+    getrf: Callable[..., None],
+    A: Any,
+    ipiv: Any,
+    B: Any,
+    singular: str,
+    info: object,
+    devices: Sequence[Device | str],
+) -> None:
+    """Do the work of lapack.getrf, or of lapack.gesv with the right sides B, with `devices`.
+
+    getrf: of pointers. B: None for getrf.
+    """
+    used = devices_of(name, devices)
+    arrays = {"A": A} if B is None else {"A": A, "B": B}
+    check_arrays(name, vectors=("B",), written=len(arrays), **arrays)
+    need_option(name, "singular", singular, ("raise", "keep"))
+    if B is not None:
+        _need_square(name, A, B)
+    _need_pivots(name, ipiv, min(A.shape), {**arrays, "ipiv": ipiv})
+    _need_no_info(name, info)
+    if not A.size:
+        return
+    # In C order the factors are of A^T, as for pointers.
+    place = _factor_panels(name, getrf, A.T if order_of(A) == "C" else A, ipiv, used)
+    if place and singular == "raise":
+        raise _refused(name, _SINGULAR, place)
+    if B is not None:
+        _solve_factored(name, A, ipiv, B, "N", used)
+
+
+def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Sequence[Device | str]) -> None:
+    """Do the work of lapack.getrs with `devices`."""
+    used = devices_of(name, devices)
+    check_arrays(name, vectors=("B",), A=A, B=B)
+    need_option(name, "trans", trans, ("N", "T", "C"))
+    _need_square(name, A, B)
+    _need_pivots(name, ipiv, len(A), {"B": B})
+    wrong = np.flatnonzero((ipiv < np.arange(1, len(A) + 1)) | (ipiv > len(A)))
+    if len(wrong):
+        i = int(wrong[0])
+        raise ArgumentError(
+            f"{name}: ipiv[{i}] is {ipiv[i]}, needs to be from {i + 1} to {len(ipiv)}: pivots count from 1, as getrf "
+            f"returns them"
+        )
+    if trans == "C" and A.dtype.kind == "c" and order_of(A) == "C":
+        raise ArgumentError(
+            f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor a copy in it: '
+            f"numpy.asfortranarray(A)"
+        )
+    _solve_factored(name, A, ipiv, B, trans, used)
+
+
+def _need_pivots(name: str, ipiv: Any, size: int, written: dict[str, NDArray[Any]]) -> None:
+    if not isinstance(ipiv, np.ndarray):
+        raise ArgumentTypeError(f"{name}: with devices, ipiv needs a NumPy array, got {type(ipiv).__name__}")
+    if ipiv.dtype != np.int32:
+        raise DTypeError(f"{name}: ipiv needs int32, got {ipiv.dtype}")
+    if ipiv.shape != (size,):
+        raise ArgumentError(f"{name}: ipiv has shape {ipiv.shape}, needs ({size},) for A of that shape")
+    for operand, array in written.items():
+        if not array.flags.writeable:
+            raise DirectionError(
+                f"{name}: {operand} is read-only, or lent; pass a writable array, outside of its region"
+            )
+
+
+def _factor_panels(
+    name: str, getrf: Callable[..., None], A: NDArray[Any], ipiv: NDArray[np.int32], devices: list[Device]
+) -> int:
+    """Factor A, in Fortran order, panel by panel of columns; return the place of the first zero on U's diagonal, or 0.
+
+    A panel is updated by all panels to its left, and then factored, while no other part of A changes. At the end the
+    rows of each panel are exchanged as later panels require it.
+    """
+    m, n = A.shape
+    size = min(m, n)
+    space, of_column = free_space(devices), A.itemsize * m
+    # A panel, a part of an earlier one, and a panel on its way; each thread of the last exchange has two of these.
+    width = int(min(space / (6 * of_column), max(512, -(-n // 8)), n))
+    if width < min(_NARROWEST, n):
+        raise DeviceMemoryError(
+            f"{name}: the narrowest panels need {6 * of_column * _NARROWEST} bytes on each of "
+            f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
+        )
+    sides = with_space(width, of_column * width, 3, space, 3)
+    panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
+    first_zero: list[int] = []
+
+    def exchange(panel: DevicePtr, pivots: NDArray[np.int32], first: int) -> None:
+        """Exchange row first + i with row pivots[i] - 1, counted from the top of A; `panel` has all rows."""
+        for i, pivot in enumerate(pivots.tolist(), first):
+            if pivot - 1 != i:
+                swap(panel[i], panel[pivot - 1])
+
+    def update(left: Range) -> Callable[[DevicePtr, DevicePtr], None]:
+        def update_panel(panel: DevicePtr, factor: DevicePtr) -> None:
+            begin, end = left
+            exchange(panel, ipiv[begin:end], begin)
+            top = panel[begin:end]
+            trsm(1.0, factor[: end - begin], top, uplo="L", diag="U")
+            if end < m:
+                gemm(-1.0, factor[end - begin :], top, 1.0, panel[end:])
+
+        return update_panel
+
+    def factor(own: Range) -> Callable[[DevicePtr], None]:
+        def factor_panel(panel: DevicePtr) -> None:
+            begin, end = own
+            with offload_args(Scratch(end - begin, np.int32), device=panel.device) as (places,):
+                getrf(panel[begin:], places, singular="keep")
+                zero = _first_zero(panel[begin:end])
+                ipiv[begin:end] = places.to_host() + begin
+            if zero:
+                first_zero.append(begin + zero)
+
+        return factor_panel
+
+    def last(own: Range) -> Callable[[DevicePtr], None]:
+        return lambda panel: exchange(panel, ipiv[own[1] : size], own[1])
+
+    tasks = []
+    for panel in panels:
+        left = [other for other in panels if other < panel and other[1] <= size]
+        steps = [Step(update(other), (Tile("A", other[0], m, *other),)) for other in left]
+        after = tuple(Tile("A", 0, m, *other) for other in left)
+        if panel[1] <= size:
+            steps.append(Step(factor(panel)))
+        tasks.append(Task(Tile("A", 0, m, *panel), steps, after=after))
+    note = "A and ipiv are undefined"
+    compute(name, {"A": A}, tasks, devices, sides, note=note)
+    exchanges = [
+        Task(Tile("A", 0, m, *panel), [Step(last(panel))])
+        for panel in panels
+        if panel[1] < size and (ipiv[panel[1] : size] != np.arange(panel[1] + 1, size + 1)).any()
+    ]
+    compute(name, {"A": A}, exchanges, devices, sides, note=note)
+    return min(first_zero, default=0)
+
+
+def _first_zero(square: DevicePtr) -> int:
+    diagonal = square._view(0, (square._shape[0],), (sum(square._strides),)).to_host()
+    zeros = np.flatnonzero(diagonal == 0)
+    return int(zeros[0]) + 1 if len(zeros) else 0
+
+
+def _solve_factored(
+    name: str, A: NDArray[Any], ipiv: NDArray[np.int32], B: NDArray[Any], trans: str, devices: list[Device]
+) -> None:
+    """Solve op(A) X = B with the factors that getrf left."""
+    if not B.size:
+        return
+    if order_of(A) == "C":  # the factors are of A^T
+        A, trans = A.T, "T" if trans == "N" else "N"
+    rows = np.arange(len(A))
+    for i, pivot in enumerate(ipiv.tolist()):
+        rows[i], rows[pivot - 1] = rows[pivot - 1], rows[i]
+    X = _columns(B[rows] if trans == "N" else B.copy())
+    arrays = {"A": A, "B": X}
+    sides = sides_for(name, devices, A.itemsize, len(A))
+    sizes = cuts(len(A), sides.side), cuts(X.shape[1], sides.side)
+    tasks: list[Task] = []
+    for uplo, diag in (("L", "U"), ("U", "N")) if trans == "N" else (("U", "N"), ("L", "U")):
+        tasks += triangular(trsm, gemm, True, 1.0, ("A", "B"), sizes, side="L", uplo=uplo, trans=trans, diag=diag)
+    compute(name, arrays, tasks, devices, sides, one_order=trans == "C", note="A has its factors, B is as it was")
+    if trans == "N":
+        _columns(B)[...] = X
+    else:
+        _columns(B)[rows] = X
