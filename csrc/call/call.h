@@ -14,7 +14,8 @@ typedef struct oa_lists {
   oa_operand *caller_operands; /* the caller's operands, which the call gets back at its end */
   int caller_count;
   char *names; /* names of the operands, for messages; NULL if there are none */
-  /* one address for each pointer; libraries of the host read this array itself, others a copy of it */
+  /* one address for each pointer; on a synchronous device the library reads this array itself, on other devices a
+   * copy */
   void **addresses;
   uint64_t address; /* address of the copy of `addresses` on the device; 0: there is no copy to free */
   size_t nbytes;

@@ -362,8 +362,8 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
-/* Sets the bits that a loop tests, all bits of a number's parts, except the signs of floats; these bits are all 0 in a
- * zero. */
+/* Sets the bits that a loop tests: all bits of a number's parts, except the signs of floats. In a zero, these bits are
+ * all 0. */
 static void set_words(oa_graph_until *until, int dtype) {
   const bool is_complex = dtype == OA_C64 || dtype == OA_C128;
   const bool is_float = is_complex || dtype == OA_F8E4M3 || dtype == OA_F8E5M2 || dtype == OA_F16 || dtype == OA_BF16 ||

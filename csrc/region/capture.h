@@ -119,9 +119,9 @@ bool oa_capture_concerns(const oa_mapping *mapping);
 
 /* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: the stream of a region that
  * lends some of the mapping, or a stream on which a call used the mapping. The caller's work on the mapping would be
- * missing from the graph, and would run before it. own: the stream of this work, which does not count; or NULL. If *own
- * is not captured, makes *own run after the graphs that such streams may be running. function and name (of the array)
- * are for the message. Called with the lock. */
+ * missing from the graph, and would run before the graph. own: the stream of this work, which does not count; or NULL.
+ * If *own is not captured, makes *own run after the graphs that such streams may be running. function and name (of the
+ * array) are for the message. Called with the lock. */
 int oa_capture_check(const char *function, const char *name, const oa_mapping *mapping, oa_stream *own);
 
 #endif
