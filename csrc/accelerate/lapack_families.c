@@ -371,7 +371,7 @@ static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bo
 static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int64_t k = less(a->m, a->n);
-  if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* the vectors would be in A */
+  if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* with jobz 'O', LAPACK writes vectors to A */
   const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
   /* In LAPACK, the least size of the workspace depends on the shape. The check of lwork accepts some workspaces that
    * LAPACK may refuse. */

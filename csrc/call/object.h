@@ -74,7 +74,7 @@ int oa_objects_take(const char *function, const oa_library *library, oa_object_u
 void oa_objects_return(const oa_object_use *uses, int count);
 /* Gives the objects new stamps. */
 void oa_objects_renew(const oa_object_use *uses, int count);
-/* Returns an object's stamp; 0 if the object may change unnoticed. The call has the object. */
+/* Returns an object's stamp; 0 if the object may change unnoticed. The call must have taken the object. */
 uint64_t oa_object_stamp(const oa_object_state *state);
 /* If *handle is an object, takes this object for the call and sets *handle to the vendor's handle. If *handle is a
  * vendor's handle, changes nothing. */

@@ -469,8 +469,8 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   return status;
 }
 
-/* Makes the planned moves of one mapping, in the order of its users. Called with the lock, which it frees and takes
- * again. */
+/* Makes the planned moves of one mapping, after the earlier uses of the mapping. Called with the lock, which it frees
+ * and takes again. */
 static int move_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
   oa_stream *stream;

@@ -484,7 +484,8 @@ static void end_all(void) {
       if (memory[i][j] != -1 || memory[i][GUARD + ELEMENTS + j] != -1) abort();
 }
 
-void __lsan_disable(void) __attribute__((weak)); /* of LeakSanitizer, which does not find pointers in handles */
+/* A function of LeakSanitizer, which does not find pointers in handles. */
+void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
 /* Loads the kernels that live as long as the program. */

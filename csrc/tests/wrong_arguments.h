@@ -72,7 +72,7 @@ static inline void set_up(void) {
 /* -- running them -- */
 
 struct wrong_test {
-  const char *name; /* of the function */
+  const char *name; /* name of the function */
   void (*test)(void);
 };
 

@@ -34,8 +34,8 @@ enum oa_accelerate_planning {
   OA_PLAN_ALONE    /* only the plan decides, independently of times: the CPU makes calls that are not in the plan */
 };
 
-/* The rates of a device and of this machine, for the model: bytes and operations per second, and seconds. The elements
- * of an array of four are for float32, float64, complex64 and complex128. */
+/* The rates of a device and of this machine, for the model. Rates are in bytes or operations per second, times in
+ * seconds. The elements of an array of four are for float32, float64, complex64 and complex128. */
 typedef struct oa_accelerate_rates {
   size_t size;
   double up, down, call;

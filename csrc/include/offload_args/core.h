@@ -139,7 +139,7 @@ typedef struct oa_region_options {
   void *stream;        /* the caller's own stream (with has_stream): calls go there, copies down do not */
   void *wait_stream;   /* a stream whose work so far has to end before a borrowed array is used */
   int64_t tag;         /* any number; the trace repeats it in the event of the region's entry */
-  int has_stream;      /* 1: stream is set (NULL is also a stream: the legacy default one) */
+  int has_stream;      /* 1: stream is set (NULL is also a stream: the legacy default stream) */
   int has_wait_stream; /* 1: wait_stream is set */
   /* 1 if one call uses each array: small arrays then need no copy if the device can use pinned host memory directly */
   int single_use;
