@@ -99,7 +99,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
       return OA_ERROR_OVERFLOW;
     if (back) {
       layout->reversed = true;
-      layout->low -= extent; /* no overflow: extent is within reach */
+      layout->low -= extent; /* this can't overflow, because `extent` is at most `reach` */
     }
     insert_axis(axes, count++, (axis){shape[i], stride});
   }
@@ -186,7 +186,8 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   if (other) *other = (oa_lines){p->at[1], p->width, p->pitch[1], p->count};
   for (int i = 0; i < p->axes; i++) {
     struct oa_axis *axis = &p->axis[i];
-    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* one step, or back to the beginning */
+    /* Moves one step along this axis, or back to its beginning. */
+    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1;
     for (int k = 0; k < 2; k++) p->at[k] += times * axis->step[k];
     if (times == 1) break;
     axis->index = 0;

@@ -15,7 +15,7 @@ typedef struct oa_lines {
   int64_t width, pitch, count;
 } oa_lines;
 
-/* Returns the number of bytes from the first byte to the last one, gaps included; 0 if there are no bytes. */
+/* Returns the number of bytes from the first byte to the last, gaps included; 0 if there are no bytes. */
 static inline int64_t oa_lines_span(oa_lines a) {
   return a.count == 0 || a.width == 0 ? 0 : a.pitch * (a.count - 1) + a.width;
 }
@@ -36,9 +36,9 @@ typedef struct oa_layout {
   oa_lines lines;    /* only if `regular` */
   int64_t low, span; /* offset and span of all touched bytes; low <= 0 */
   int64_t size;      /* elements */
-  bool regular;      /* the bytes are lines, and each element is a multiple of the itemsize away from the first one */
-  bool overlapping;  /* two indices reach or may reach the same byte, for example with zero strides */
-  bool reversed;     /* a stride is negative */
+  bool regular; /* the bytes are lines, and each element is a multiple of the itemsize away from the first element */
+  bool overlapping; /* two indices reach or may reach the same byte, for example with zero strides */
+  bool reversed;    /* a stride is negative */
 } oa_layout;
 
 /* Fills *layout. Returns OA_OK, OA_ERROR_ARGUMENT (a negative dimension, too many dimensions) or OA_ERROR_OVERFLOW;

@@ -154,7 +154,7 @@ static int join(axis *axes, int count) {
 }
 
 /* Notes lines that have all elements of the axes, and, if possible, no other elements. Returns the number of elements
- * up to the last one. */
+ * up to the last element of the lines. */
 static int64_t note_lines(int64_t *lines, axis *axes, int count) {
   int64_t size = 1;
   for (int i = 0; i < count; i++) size = oa_plus(size, oa_times(axes[i].stride, axes[i].n - 1));

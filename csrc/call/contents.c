@@ -1,5 +1,6 @@
-/* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each one is a call from
- * oa_begin to oa_end. An array with any strides is processed in pieces, each of which one 2-D copy can describe. */
+/* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each of these functions
+ * makes a call from oa_begin to oa_end. An array with any strides is processed in pieces, each of which one 2-D copy
+ * can describe. */
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"

@@ -1,5 +1,5 @@
-/* The operands of a call: oa_begin finds each one, and checks its extent, rights, device and overlaps, before anything
- * moves. */
+/* The operands of a call: oa_begin finds each operand, and checks its extent, rights, device and overlaps, before
+ * anything moves. */
 #include "call/operand.h"
 #include "call/extent.h"
 #include "library/library.h"

@@ -290,7 +290,7 @@ int oa_library_version(const char *name, char *text, size_t size) {
   return OA_OK;
 }
 
-/* Returns the older header's entry of a symbol; NULL if the older header agrees with the newer one. */
+/* Returns the older header's entry of a symbol; NULL if the older header agrees with the newer header. */
 static const oa_older *older_of(const oa_library *library, int index) {
   for (int i = 0; i < library->older_count; i++)
     if (library->older[i].symbol == index) return &library->older[i];

@@ -39,7 +39,7 @@ static const void *point_to(const oa_slot *slot) {
   return oa_slot_handle(own);
 }
 
-/* Returns the entry of an operand's group, a new one if there is none yet; NULL: there is no memory. */
+/* Returns the entry of an operand's group, a new entry if the group has none yet; NULL: there is no memory. */
 static oa_captured *entry_of(oa_capture *capture, const oa_slot *slot, bool overwrites) {
   const oa_mapping *mapping = slot->mapping;
   const int group = (int)(slot->group - mapping->groups);
@@ -175,8 +175,8 @@ static int set_workspace(const oa_capture *capture, const oa_captured_handle *h,
   return status;
 }
 
-/* Returns the entry of a handle once it is ready, or a new one, which no other thread has. NULL: host memory ran out.
- * Called with the lock, which it may free and take again. */
+/* Returns the entry of a handle once the entry is ready, or a new entry, which no other thread has. NULL: host memory
+ * ran out. Called with the lock, which it may free and take again. */
 static oa_captured_handle *entry_of_handle(oa_capture *capture, const oa_library *library, void *handle) {
   oa_captured_handle *h = capture->handles;
   while (h && h->handle != handle) h = h->next;

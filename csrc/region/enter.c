@@ -283,8 +283,8 @@ static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hig
   return OA_LOOK_AGAIN;
 }
 
-/* Gives every host array its mapping: the mapping that already has its bytes, otherwise a new one. Arrays that need a
- * new mapping form a cluster if their intervals overlap, and share one new mapping. sorted: room for count arrays. */
+/* Gives every host array its mapping: the mapping that already has its bytes, otherwise a new mapping. Arrays that need
+ * a new mapping form a cluster if their intervals overlap, and share one new mapping. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
   /* At the start of each round no array has a place yet, so no other thread waits for this thread. */

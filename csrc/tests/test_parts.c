@@ -162,7 +162,7 @@ static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
   const oa_lines last = {8 * OA_PARTS_RUNS, 4, 4, 1};
   oa_parts *parts = NULL;
   for (int64_t i = 0; i < OA_PARTS_RUNS; i++) {
-    left = parts ? 1 : 2; /* number of allocations: one for the added run, and at first one for the set */
+    left = parts ? 1 : 2; /* number of allocations: for the added run, and at first also for the set */
     CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
   }
   CHECK(parts->count == OA_PARTS_RUNS);

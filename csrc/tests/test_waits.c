@@ -11,7 +11,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 enum { LIMIT = 300, /* seconds; then an alarm ends the process */ MOST = 4, N = 4 };
 
-/* A thread does one of these while it has a call open on an array. */
+/* An action of a thread that has a call open on an array. */
 enum action { UPDATE, FINISH, BEGIN };
 
 typedef struct actor {

@@ -219,7 +219,7 @@ typedef struct oa_residency {
 } oa_residency;
 
 enum oa_device_flags {
-  OA_DEVICE_GPU = 1,        /* a GPU; programs that choose no device use the first one */
+  OA_DEVICE_GPU = 1,        /* a GPU; programs that choose no device use the first GPU */
   OA_DEVICE_HOST_CALLS = 2, /* the libraries for the device run on the CPU */
   OA_DEVICE_SIMULATED = 4   /* for tests only; never chosen by default */
 };

@@ -200,9 +200,9 @@ static inline oa_call oa_call_of(const char *function, const oa_library *library
   return call;
 }
 
-/* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
- * the work that the operands wait for, and brings up the missing bytes as one batch. If it returns OA_OK, exactly one
- * oa_end or oa_submit must follow. If oa_begin fails, nothing is moved or marked. A call waits for calls on other
+/* Checks every operand (live, right device, in bounds, allowed, not overlapping a written operand), orders the stream
+ * after the work that the operands wait for, and brings up the missing bytes as one batch. If it returns OA_OK, exactly
+ * one oa_end or oa_submit must follow. If oa_begin fails, nothing is moved or marked. A call waits for calls on other
  * threads that are the first to write one of its arrays. Leaving a region or updating an array waits for its calls. In
  * a thread that has not ended its own call, leaving and updating return OA_ERROR_ARGUMENT and change nothing. A
  * function also returns OA_ERROR_ARGUMENT if its wait would be a deadlock: a circle of threads, each of which waits for
