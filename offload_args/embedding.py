@@ -72,8 +72,7 @@ def get_pkg_config_dir() -> str:
 
 
 def get_fortran_module() -> str:
-    """Return the path of offload_args.f90, the Fortran module of the C API, which is compiled together with the
-    program.
+    """Return the path of offload_args.f90, the Fortran module of the C API, which programs compile.
 
         print(os.path.isfile(embedding.get_fortran_module()))  # True
 

@@ -75,13 +75,11 @@ class HostAccessError(OffloadError, TypeError):
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute that only pointers and regions of GPUs have, or that only host arrays have; hasattr() returns
-    False."""
+    """An attribute that only pointers and regions of GPUs have, or only host arrays; hasattr() returns False."""
 
 
 class HostPointerError(OffloadError, TypeError):
-    """A host array, a host address or None in place of a device pointer, or a device pointer in place of a host
-    array."""
+    """A host array, a host address or None in place of a device pointer, or a pointer in place of an array."""
 
 
 class StalePointerError(OffloadError, RuntimeError):
@@ -113,8 +111,7 @@ class PresentError(OffloadError, ValueError):
 
 
 class RegionError(OffloadError, RuntimeError):
-    """A region that is entered while it is open, or an operation that needs an open region and is called on another
-    one."""
+    """A region that is entered while it is open, or an operation on a region that is not open."""
 
 
 class InvalidDataError(OffloadError, RuntimeError):
@@ -150,8 +147,7 @@ class CaptureError(OffloadError, RuntimeError):
 
 
 class CommunicatorError(OffloadError, RuntimeError):
-    """A failed call of a communicator: the ranks in the attribute `ranks` left, failed, were late, or called another
-    function."""
+    """A failed call of a communicator: the ranks in `ranks` left, failed, were late, or called another function."""
 
     def __init__(self, text: str = "", ranks: Iterable[int] = ()) -> None:
         super().__init__(text)

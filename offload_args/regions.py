@@ -329,8 +329,9 @@ class offload_args(_core.Region["_Pointers_co"]):
 
     @property
     def stream(self) -> Stream:
-        """The stream of the region's calls on a GPU. Work of other packages on this stream runs in order with the
-        calls.
+        """The stream of the region's calls on a GPU.
+
+        Work of other packages on this stream runs in order with the calls.
 
         Raises RegionError unless the region is open, and HostAttributeError on a device that is not a GPU.
         """

@@ -219,8 +219,7 @@ class Kernel(_core.Kernel):
 
     @property
     def symbol(self) -> str:
-        """The name of the kernel in the file that save writes. For an instance of a template, it is the compiler's
-        name."""
+        """The kernel's name in the file that save writes; for an instance of a template, the compiler's name."""
         return self._compiled.image.symbols.get(self.name, self.name)
 
     @property

@@ -19,8 +19,9 @@ __all__ = ["Module"]
 
 @final
 class Module(Variables):
-    """Hold the kernels of one file. Module.load makes a Module. A device loads it when it first launches one of its
-    kernels.
+    """Hold the kernels of one file.
+
+    Module.load makes a Module. A device loads it when it first launches one of its kernels.
 
         source = '''
         #include <offload_args/kernel.h>

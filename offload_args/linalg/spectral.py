@@ -62,8 +62,7 @@ class SVDResult(NamedTuple):
 
 
 def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> EighResult:
-    """Return the eigenvalues, in ascending order, and the eigenvectors of a Hermitian matrix, or of each matrix of a
-    stack.
+    """Return the ascending eigenvalues, and the eigenvectors, of a Hermitian matrix or of each matrix of a stack.
 
     a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
     UPLO: the triangle that is read: "L", the lower one, or "U", the upper one.

@@ -152,8 +152,9 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
 
 
 def barrier() -> None:
-    """Wait for all threads of the block, in a kernel. Each thread can then read the stores of the others to shared
-    memory.
+    """Wait for all threads of the block, in a kernel.
+
+    Each thread can then read the stores of the other threads to shared memory.
 
     All threads of a block have to reach the barrier. So a barrier is refused in a condition or a loop that differs
     between threads.
