@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 from .devices import as_device
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
     from .devices import Device
 
-__all__ = ["Group", "UniqueId", "init_all"]
+__all__ = ["Group", "UniqueId", "in_thread", "init_all"]
 
 _Comm = TypeVar("_Comm")
+_Result = TypeVar("_Result")
 _BYTES: Final = 128
 
 
@@ -87,6 +90,21 @@ def init_all(
         if opened.count(device) > 1:
             raise ArgumentError(f"{function}: devices has {device.name} twice; each rank needs a device of its own")
     shared = unique_id()
-    with ThreadPoolExecutor(len(opened)) as pool:  # each rank waits for all other ranks
-        ranks = [pool.submit(init_rank, len(opened), shared, rank, device) for rank, device in enumerate(opened)]
-        return [rank.result() for rank in ranks]
+    ranks = [in_thread(partial(init_rank, len(opened), shared, rank, device)) for rank, device in enumerate(opened)]
+    for rank in wait(ranks, return_when=FIRST_EXCEPTION).done:  # after a failure the other ranks may wait forever
+        rank.result()
+    return [rank.result() for rank in ranks]
+
+
+def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
+    """Return the future result of a call in a thread of its own, which does not delay the end of the program."""
+    result: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="offload_args.Communicator", daemon=True).start()
+    return result

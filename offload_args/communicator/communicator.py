@@ -73,6 +73,7 @@ class Communicator:
     long as the other ranks live. If a rank is killed, closes its communicator, or comes too late, the other ranks raise
     CommunicatorError. The error's `ranks` has the numbers of the lost ranks. After the error, the arrays for results
     have the values that they had before the call, and the communicator has ended.
+    The limit also holds while the ranks connect, and while NCCL or RCCL connects them.
 
     With `debug`, all ranks compare the method, its dtype, its number of elements, its operation and its root before
     anything moves. A difference raises CommunicatorError on every rank.

@@ -9,16 +9,18 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import _core
+from .._collectives import in_thread
 from ..errors import OffloadError
 from .backend import Backend
 from .link import LostRanksError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..devices import Device
     from ..pointers import DevicePtr
@@ -76,7 +78,8 @@ class NcclBackend(Backend):
         """Return the backend of this rank. All ranks call this together."""
         library = library_of(device)
         shared = link.share(bytes(library.get_unique_id()) if link.rank == 0 else b"", deadline)[0]
-        return cls(library.comm_init_rank(link.size, shared, link.rank, device), link, device)
+        comm = _within(lambda: library.comm_init_rank(link.size, shared, link.rank, device), library, link, deadline)
+        return cls(comm, link, device)
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
         """Issue ncclAllReduce, and wait."""
@@ -156,8 +159,7 @@ class NcclBackend(Backend):
         self._ended.set()
         if self._aborted is None:
             self._aborted = lost
-            with suppress(OffloadError):
-                self._library.comm_abort(self._comm)
+            _abort_in_silence(self._library, self._comm)
 
     @contextmanager
     def _watched(self, pointer: DevicePtr[Any], deadline: float | None, writes: bool = True) -> Iterator[None]:
@@ -203,6 +205,31 @@ class NcclBackend(Backend):
                 self._abort(lost)
             except OffloadError:  # the call has failed, and has ended the communicator
                 return
+
+
+def _within(make: Callable[[], Any], library: Any, link: Link, deadline: float | None) -> Any:
+    """Return the communicator that `make` returns. A thread calls `make`, which may wait for other ranks forever.
+
+    Raises LostRanksError if a rank is lost or the deadline passes. A communicator that is made after that is aborted.
+    """
+    comm = in_thread(make)
+    try:
+        while not wait([comm], _LOOK).done:
+            link.check(_GRACE)
+            if deadline is not None and time.monotonic() > deadline:
+                others = [rank for rank in range(link.size) if rank != link.rank]
+                raise LostRanksError(others, f"{library.__name__} did not connect all ranks in time")
+        if isinstance(comm.exception(), OffloadError):
+            link.check(0.0)  # raises LostRanksError if a lost rank is the reason
+        return comm.result()
+    except BaseException:
+        comm.add_done_callback(lambda late: None if late.exception() else _abort_in_silence(library, late.result()))
+        raise
+
+
+def _abort_in_silence(library: Any, comm: Any) -> None:
+    with suppress(OffloadError):
+        library.comm_abort(comm)
 
 
 def library_of(device: Device) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.launches import end, launched
 from helpers.processes import printed
 
 BEGIN = """
@@ -109,6 +110,57 @@ second.close()
         "(1,) Communicator.all_reduce: on rank 0 of 2: rank 1 did not come within 0.2 s; the communicator has ended",
         "[1. 1. 1. 1.] Communicator(rank 0 of 2 on sim:0, ended: rank 1 did not come within 0.2 s)",
     ]
+
+
+def test_ranks_that_nccl_does_not_bring_together(double: str, port: int) -> None:
+    code = """
+try:
+    Communicator.from_environment(device="sim:0", timeout=0.5)
+except CommunicatorError as error:
+    print(error.ranks, error)
+"""  # the ranks of the double are threads of one process
+    starts = launched(["-c", f"import os; os.environ['DOUBLE'] = {double!r}" + BEGIN + code], 2, port)
+    for rank, (status, out, errors) in enumerate(end(starts)):
+        assert (status, errors) == (0, "")
+        words = f"Communicator.from_environment: on rank {rank}: offload_args.nccl did not connect all ranks in time"
+        assert out.rstrip() in {
+            f"({lost},) {words}" for lost in range(2)
+        }  # the rank that gives up first names the other
+
+
+@pytest.mark.later
+def test_a_rank_that_makes_its_communicator_too_late(double: str) -> None:
+    code = """
+import threading, time
+from offload_args import nccl
+barrier, texts, make, abort, aborted = threading.Barrier(2), [b"", b""], nccl.comm_init_rank, nccl.comm_abort, []
+
+def late(size, shared, rank, device):
+    time.sleep(rank)
+    return make(size, shared, rank, device)
+
+def join(rank):
+    def exchange(data):
+        texts[rank] = data
+        barrier.wait()
+        return texts
+    try:
+        Communicator.join(rank, 2, exchange, device=DEVICES[rank], timeout=0.3)
+    except CommunicatorError as error:
+        errors[rank] = error.ranks
+
+errors = {}
+nccl.comm_init_rank, nccl.comm_abort = late, lambda comm: (aborted.append(1), abort(comm))
+ranks = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+for rank in ranks: rank.start()
+for rank in ranks: rank.join()
+assert sorted(errors) == [0, 1] and not aborted, errors
+until = time.monotonic() + 60
+while len(aborted) < 2 and time.monotonic() < until:
+    time.sleep(0.01)
+print(len(aborted))
+"""
+    assert printed(BEGIN + code, DOUBLE=double) == "2\n"
 
 
 @pytest.mark.later

@@ -339,6 +339,17 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+def test_the_failure_of_one_rank_of_comm_init_all_is_raised_while_the_other_waits(place: dict[str, str]) -> None:
+    code = """
+import threading
+double.double_fail(2)  # the call after get_unique_id
+refused(LibraryError, "comm_init_rank: .*the double was told to fail", c.comm_init_all, DEVICES)
+assert [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+print("fine")
+"""
+    assert run(code, place) == "fine"
+
+
 @pytest.mark.later
 def test_aborting_frees_a_rank_that_waits_for_another(place: dict[str, str]) -> None:
     code = """
