@@ -1,4 +1,4 @@
-"""Every function of `blas` beside the vendor's own function, as call_cost.py times them."""
+"""Pairs of calls for call_cost.py: each function of `blas`, and the vendor's own function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CALLS", "Call", "Operands"]
 
 
 class Call(NamedTuple):
-    """A function of `blas`, and the same call of its vendor's function; `order` there is for CBLAS only."""
+    """A function of `blas`, and the same call of its vendor's function; its `order` is only for CBLAS."""
 
     arguments: str
     vendor: str
@@ -94,13 +94,14 @@ class Pair(NamedTuple):
 
 
 class Operands:
-    """The operands of all calls, lent to a device while the block is open: n = 4, matrices in Fortran order."""
+    """The operands of all calls, which are lent to a device while the block is open: n = 4, matrices in Fortran
+    order."""
 
     def __init__(self, device: Device) -> None:
         n = self.n = 4
         real, parts = np.float64, np.complex128
         band, packed = np.zeros((2, n), order="F"), np.zeros(n * (n + 1) // 2)
-        band[1] = packed[[0, 2, 5, 9]] = 1  # of the unit matrix, so that no call changes an order of magnitude
+        band[1] = packed[[0, 2, 5, 9]] = 1  # elements of the unit matrix, so that no call changes orders of magnitude
         self.arrays: dict[str, Any] = {"ab": band, "ap": packed}
         self.arrays |= {name: np.eye(n, order="F") for name in "ABC"} | {name: np.ones(n) for name in "xy"}
         self.arrays |= {"o": np.zeros(n)}
@@ -131,7 +132,7 @@ class Operands:
         arguments = call.vendors_arguments
         if not self.on_host:
             arguments = arguments.removeprefix("order, ")
-            if name == "trmm":  # which has an operand more, for its result
+            if name == "trmm":  # the vendor's trmm has a further operand for its result
                 arguments += ", C, n"
         vendor = f"f({arguments})", getattr(library, call.vendor)
         return Pair((f"f({call.arguments})", getattr(blas, name)), vendor)

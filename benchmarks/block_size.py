@@ -1,9 +1,10 @@
-"""Measure the RAJA kernels with blocks of 128 to 1,024 threads, and whether the default block is a good one.
+"""Measure the RAJA kernels with blocks of 128 to 1,024 threads, and compare the default block with the best one.
 
 python benchmarks/block_size.py [--device cuda:0] [--sizes 20 22 24 26] [--rounds N]
 
-Sizes are powers of two. A time is that on the device: between two of CuPy's events on the region's stream, after a
-launch that takes longer than issuing them. The default is the block that `vadd(...)`, `launch` and `offload` choose.
+Sizes are exponents of powers of two. A time is measured on the device, between two of CuPy's events on the region's
+stream, after a launch that takes longer than issuing the measured launches. The default is the block that `vadd(...)`,
+`launch` and `offload` choose.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from raja_kernels import PARTS, compiled
 
 from offload_args import Device, Scratch, offload_args, trace
 
-GOAL = 1.03  # of the best block's time
+GOAL = 1.03  # the default block may take this multiple of the best block's time
 BLOCKS = (128, 256, 512, 1024)
-TIMES = 20  # launches between two events
-PIECE = 1 << 18  # random numbers that a vector repeats
+TIMES = 20  # the number of launches between two events
+PIECE = 1 << 18  # the number of random numbers that a vector repeats
 Run = Callable[[], None]
 
 
@@ -57,7 +58,7 @@ def default_block(kernel: Any, *arguments: Any) -> int:
 
 
 def fill(pointer: Any, values: Any) -> None:
-    """Have a pointer repeat some values."""
+    """Fill a pointer with repetitions of some values."""
     first = pointer[: values.size]
     first.assign(values)
     for start in range(values.size, pointer.size, values.size):
@@ -66,7 +67,7 @@ def fill(pointer: Any, values: Any) -> None:
 
 
 def measure(device: Device, size: int, rounds: int) -> float:
-    """Print the rows of a size. Returns the greatest ratio of the default block's time to the best one's."""
+    """Print the rows of a size. Return the greatest ratio of the default block's time to the best block's time."""
     kernels = {block: compiled(device, block) for block in BLOCKS}
     random = np.random.default_rng(12)
     names = [*READ, *WRITTEN, "integers", "parts", "part", "integer_parts", "integer_part"]

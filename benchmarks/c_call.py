@@ -1,8 +1,9 @@
-"""Measure sgemv from C: with transfers over Python's time, and on present arrays over the bare vendor call.
+"""Measure sgemv from C: with transfers, relative to the time from Python, and on present arrays, relative to the bare
+call.
 
     python benchmarks/c_call.py [--rounds N]
 
-See README.md beside it.
+See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def compiled(folder: Path) -> Any:
 
 
 def compared(rounds: int, first: Callable[[], float], second: Callable[[], float]) -> tuple[float, float, float]:
-    """Return the medians of both, and that of the ratios of neighbouring runs; they take turns."""
+    """Return the medians of both functions, which take turns, and the median of the ratios of neighbouring runs."""
     first(), second()
     pairs = [(first(), second()) if i % 2 else (second(), first())[::-1] for i in range(rounds)]
     ratios = [seconds / other for seconds, other in pairs]

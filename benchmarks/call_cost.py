@@ -1,6 +1,6 @@
-"""Measure the cost of a call over the bare call: python benchmarks/call_cost.py [--json FILE] [--rounds N].
+"""Measure the additional cost of a call over the bare call: python benchmarks/call_cost.py [--json FILE] [--rounds N].
 
-See README.md beside it.
+See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ print(time.perf_counter() - middle)
 class Row(NamedTuple):
     name: str
     value: float  # a median
-    best: float  # what it is when nothing disturbs
+    best: float  # the value without disturbances
     unit: str
     limit: float | None = None
 
@@ -89,13 +89,13 @@ def over(case: str, times: list[float], bare: list[float], limit: float) -> Row:
 
 
 def timer(statement: str, count: int, **names: Any) -> Callable[[], float]:
-    """Seconds a call, of count calls."""
+    """Make a run that returns the seconds per call of `count` calls."""
     timer = Timer(statement, globals=names)
     return lambda: timer.timeit(count) / count
 
 
 def waiting(device: Device, run: Callable[[], float]) -> Callable[[], float]:
-    """Make a run after which the device has done all work; the wait is not in its time."""
+    """Make a run after which the device has done all work; the time of the run does not include the wait."""
 
     def run_and_wait() -> float:
         took = run()
@@ -159,7 +159,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
     bare.lib.bare_current(0)
 
     def with_context(run: Callable[[], float]) -> float:
-        """Make the context current for bare calls alone: ours do so themselves."""
+        """Make the context current for bare calls; the package's calls make it current themselves."""
         bare.lib.bare_current(1)
         took = run()
         bare.lib.bare_synchronize()
@@ -168,7 +168,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
 
     rows = []
     for n, count in [(64, 400), (256, 400), (1024, 400), (4096, 200)]:
-        # The bare calls have arrays of their own: taking an address changes how a mapping is treated.
+        # The bare calls have separate arrays, because taking an address changes the treatment of a mapping.
         with (
             offload_args(*square(n), device=device) as (dA, dx, dy),
             offload_args(*square(n), device=device) as pointers,
@@ -178,7 +178,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
             raw_call = "f(op, n, n, 1.0, A, n, x, 1, 0.0, y, 1)"
             call = "f(op, n, n, 1.0, dA, n, dx, 1, 0.0, dy, 1)"
 
-            issue = 100  # calls that the GPU's queue takes without waiting
+            issue = 100  # the calls that the GPU's queue takes without waiting
             raw_issue = timer(raw_call, issue, f=bare.lib.bare_cublas_sgemv, **names)
             issued = timer(call, issue, f=cublas.sgemv, **names)
             portable = timer("f(1.0, dA, dx, 0.0, dy)", issue, f=blas.gemv, **names)
@@ -210,7 +210,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
 
 
 def of_batches(device: Device, rounds: int) -> Row:
-    """Measure blas.gemm of a batch over the vendor's function."""
+    """Measure the additional cost of blas.gemm of a batch over the vendor's function."""
     n, batch, count = 8, 4, 100
     matrices = [np.ones((batch, n, n), np.float32) for _ in range(3)]
     with offload_args(*matrices, device=device) as (dA, dB, dC):
@@ -223,7 +223,8 @@ def of_batches(device: Device, rounds: int) -> Row:
 
 
 def of_blas(device: Device, rounds: int) -> list[Row]:
-    """Measure each function of `blas` over the vendor's function, of which some run on GPUs only."""
+    """Measure the additional cost of each function of `blas` over the vendor's function; some functions only run on
+    GPUs."""
     assert set(CALLS) == set(blas.__all__)
     rows, count = [], 100
     operands = Operands(device)

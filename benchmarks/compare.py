@@ -1,6 +1,6 @@
 """Compare the same work by offload_args and by other packages, in one run: python benchmarks/compare.py [--out DIR].
 
-See README.md beside it. Packages that can't be imported are left out; failures are reported in the table.
+See README.md in this folder. Packages that can't be imported are left out; failures are reported in the table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from offload_args import Device, DevicePtr, In, Out, Scratch, blas, libraries, o
 
 SOURCE = Path(__file__).with_suffix(".cu")
 MODULES = {"CuPy": "cupy", "PyTorch": "torch", "nvmath-python": "nvmath", "PyCUDA": "pycuda"}
-TOLERANCE = 1e-3  # of float32, relative to the largest element; tensor cores are off
+TOLERANCE = 1e-3  # for float32, relative to the largest element; tensor cores are off
 GIB = 1 << 30
 
 PYCUDA_SGEMV = """
@@ -52,7 +52,7 @@ def resident_bytes() -> int:
 
 
 class Plain:
-    """compare.cu, built and loaded."""
+    """The functions of compare.cu, which is built and loaded."""
 
     def __init__(self, folder: Path) -> None:
         nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
@@ -60,7 +60,7 @@ class Plain:
             raise FileNotFoundError("no nvcc")
         said_by_it = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout.split("release ")
         self.compiler = "nvcc " + said_by_it[-1].split(",")[0].strip()
-        # At run time it is the cuBLAS that the package has loaded already, if its soname is the same.
+        # At run time, it uses the cuBLAS that the package has already loaded, if the soname is the same.
         built = folder / "compare.so"
         command = [nvcc, "-O2", "-shared", "-Xcompiler", "-fPIC", str(SOURCE), "-o", str(built)]
         done = subprocess.run([*command, "-lcublas", "-lcusolver"], capture_output=True, text=True)
@@ -75,7 +75,8 @@ class Plain:
         self("open")
 
     def __call__(self, name: str, *arguments: Any) -> float:
-        """Call plain_name: arrays as pointers, numbers as the C types they come in."""
+        """Call the function plain_<name>, with arrays as pointers, and with numbers in the C types in which they are
+        passed."""
         function = getattr(self.library, f"plain_{name}")
         function.restype = ctypes.c_double
         took = float(function(*(ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in arguments)))
@@ -107,12 +108,12 @@ class Comparison:
         self.plain: Plain | None = None
         self._pycuda_sgemv: Any = None
         self._pinned: Array | None = None
-        self._bus: list[float] = []  # seconds a byte, up and down
+        self._bus: list[float] = []  # seconds per byte, up and down
         self._random = np.random.default_rng(1)
         if not self.on_gpu:
             self.missing = dict.fromkeys((*MODULES, "plain C"), f"not for {device}")
             return
-        with offload_args(np.ones(4, np.float32), device=device) as (d,):  # the GPU is ours before it is theirs
+        with offload_args(np.ones(4, np.float32), device=device) as (d,):  # opens the GPU before other packages
             blas.nrm2(d)
         try:
             self.plain = Plain(folder)
@@ -142,14 +143,14 @@ class Comparison:
             driver = importlib.import_module("pycuda.driver")
             driver.init()
             context = driver.Device(self.device.index).retain_primary_context()
-            context.push()  # the others use the primary context too
+            context.push()  # the other packages use the primary context, too
             atexit.register(context.pop)
             source = importlib.import_module("pycuda.compiler").SourceModule(PYCUDA_SGEMV)
             self._pycuda_sgemv = source.get_function("sgemv")
         return package
 
     def filled(self, *shape: int) -> Array:
-        """Make an array of float32 whose pages have all been written."""
+        """Make an array of float32, and write all of its pages."""
         return self._random.random(shape, dtype=np.float32)
 
     def run(self) -> None:
@@ -183,7 +184,7 @@ class Comparison:
             print(f"The sweep failed: {said(error)}", flush=True)
 
     def bus(self, up: int, down: int) -> float:
-        """µs that so many bytes take from and to pinned memory; NaN where plain C can't tell."""
+        """Return the µs that so many bytes take from and to pinned memory; NaN if plain C can't measure it."""
         if not self._bus and self.plain:
             host = self.plain.pinned(1 << 26)
             size = ctypes.c_size_t(host.nbytes)
@@ -208,7 +209,8 @@ class Comparison:
         print(f"{line(row)}  <!-- {time.perf_counter() - start:.1f} s -->", flush=True)
 
     def checked(self, row: Row, loops: dict[str, tuple[Loop, Array]], expected: Array) -> dict[str, Loop]:
-        """Run each once and compare its result with NumPy's; what differs or raises has failed."""
+        """Run each loop once, and compare its result with NumPy's. A loop whose result differs, or that raises, has
+        failed."""
         right = {}
         scale = float(np.abs(expected).max())
         for name, (loop, result) in loops.items():
@@ -308,7 +310,7 @@ class Comparison:
         expected = A @ B
         right = self.checked(row, loops, expected)
         right["NumPy"] = calls(lambda: np.matmul(A, B, out=expected))
-        if n >= 8192:  # its seconds are well known after one
+        if n >= 8192:  # one run is enough for its seconds
             del right["NumPy"]
             row.median["NumPy"] = row.best["NumPy"] = right_once(lambda: np.matmul(A, B, out=expected))
             row.rounds["NumPy"] = 1
@@ -355,7 +357,7 @@ class Comparison:
         row.goals = [Goal(f"at most 0.35 of {other}", row.over(other), 0.35) for other in ("CuPy", "PyTorch")]
 
     def resident(self, A: Array, B: Array, C: Array) -> Loop:
-        """Products of arrays that stay on the device; the copies are not timed."""
+        """Make a loop of products of arrays that stay on the device; the copies are not timed."""
 
         def loop(count: int) -> float:
             with offload_args(In(A), In(B), Out(C), device=self.device) as (dA, dB, dC):
@@ -393,7 +395,7 @@ class Comparison:
         row.note = f"{2e-6 * n**3 / row.median.get(OURS, np.nan):,.0f} TFLOP/s"
 
     def copiers(self, a: Array, down: bool, pinned: Array | None) -> dict[str, Loop]:
-        """One array of bytes, up or down, all of it there at the end."""
+        """Make loops that copy an array of bytes up or down; the copy is complete at the end of each loop."""
         device, nbytes = self.device, a.nbytes
         lent = Out(a) if down else In(a)
 
@@ -462,13 +464,13 @@ class Comparison:
         row.goals = [Goal("at least 0.85 of pinned memory", share, 0.85, at_most=False)]
 
     def pinned(self, nbytes: int) -> Array | None:
-        """Pinned memory of plain C's; always the same."""
+        """Return the pinned memory of plain C, which is always the same."""
         if self.plain and (self._pinned is None or self._pinned.nbytes < nbytes):
             self._pinned = self.plain.pinned(nbytes)
         return None if self._pinned is None else self._pinned[:nbytes]
 
     def check_copies(self, like: Array) -> None:
-        """There and back: a copy on the device of random bytes comes back as they were."""
+        """Check that random bytes come down unchanged after a copy up."""
         sent = self._random.integers(0, 255, like.nbytes, np.uint8).view(np.float32)
         back = np.zeros_like(sent)
         with offload_args(In(sent), Out(back), device=self.device) as (d, e):
@@ -489,9 +491,9 @@ class Comparison:
             x, norm = Scratch((n,), np.float32), Scratch((), np.float32)
             with offload_args(A, y, x, norm, device=self.device) as (dA, dx, dy, length):
                 divisor, column, other = length[None, None], dy[:, None], dx[:, None]
-                for _ in range(steps):  # an even number: the last result is in y
+                for _ in range(steps):  # the number is even, so that the last result is in y
                     blas.gemv(1.0, dA, dx, 0.0, dy)
-                    blas.nrm2(dy, result=length)  # stays on the device, without a wait
+                    blas.nrm2(dy, result=length)  # the length stays on the device, and no thread waits for it
                     blas.trsm(1.0, divisor, column, side="R")  # dy /= length
                     dx, dy, column, other = dy, dx, other, column
 
@@ -537,7 +539,7 @@ class Comparison:
         ]
 
     def residency(self, row: Row, n: int, steps: int) -> None:
-        """y = A x with a region in the loop; the contenders are the modes. The first steps are part of it."""
+        """Measure y = A x with a region in the loop; the contenders are the modes. The first steps are included."""
         A, x = self.filled(n, n), self.filled(n)
         expected = A @ x
         device = self.device
@@ -571,7 +573,7 @@ class Comparison:
         row.note = f"auto here; {shown} us; tracking {after.tracking}; A was spared {spared:.0f} times of {steps:,}"
 
     def regions(self, row: Row, count: int) -> None:
-        """c += a + b of 256 elements, all three of which go up; c comes down."""
+        """Measure c += a + b of 256 elements; all three arrays go up, and c comes down."""
         a, b, zero = self.filled(256), self.filled(256), np.zeros(256, np.float32)
         device = self.device
         results: dict[str, Array] = {}
@@ -618,7 +620,8 @@ class Comparison:
         row.goals = [Goal("at most 8 us", row.median.get(OURS, np.nan), 8)]
 
     def coming_back(self, row: Row, nbytes: int, count: int) -> None:
-        """Measure norms of `count` unchanged arrays that stay, beside arrays lent by a region around the loop."""
+        """Measure norms of `count` unchanged resident arrays, compared with arrays that a region around the loop
+        lends."""
         arrays = [self.filled(nbytes // 4) for _ in range(count)]
         device = self.device
 
@@ -643,7 +646,7 @@ class Comparison:
         row.note = f"nested in a hoisted region {row.median.get('hoisted', np.nan):,.1f} us"
 
     def sweep_sizes(self, largest: int) -> None:
-        """µs against bytes, each way, for the table and the plot; then one row of the goals."""
+        """Measure µs against bytes for each way, for the table and the plot, and then one row of the goals."""
         if not self.only.search("one array, all sizes"):
             return
         pinned = self.pinned(largest)
@@ -663,7 +666,7 @@ class Comparison:
             self.attempt(f"one array, all sizes, {way}: the worst", self.worst, way, seen)
 
     def worst(self, row: Row, way: str, seen: dict[str, list[tuple[int, float]]]) -> None:
-        """Where offload_args is slowest beside plain C that allocates, and beside a copy to memory that is there."""
+        """Add the worst ratios of offload_args to plain C that allocates, and to a copy into existing memory."""
         points = {name: dict(at) for name, at in seen.items()}
         there = {
             size: min(us, points["cudaMemcpy"].get(size, np.inf))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Loop = Callable[[int], float]  # does its work so many times, and returns the seconds it took
+Loop = Callable[[int], float]  # does its work so many times, and returns the seconds
 
 OURS = "offload_args"
 CALL = "offload_args.call"
@@ -20,7 +20,8 @@ CALL = "offload_args.call"
 
 @dataclass(frozen=True)
 class Goal:
-    """At most `most` times what another takes, or `value` at least or at most: NaN until measured."""
+    """A goal: at most `most` times the time of another contender, or a `value` that is a limit; NaN until it is
+    measured."""
 
     text: str
     value: float
@@ -46,7 +47,7 @@ class Row:
     note: str = ""
 
     def over(self, other: str, own: str = OURS) -> float:
-        """Return the ratio of two medians; NaN where either is missing."""
+        """Return the ratio of two medians; NaN if one of them is missing."""
         return self.median.get(own, np.nan) / self.median.get(other, np.nan)
 
     def cell(self, name: str) -> str:
@@ -73,10 +74,10 @@ def said(error: BaseException) -> str:
 
 
 def quiet() -> None:
-    """Wait, a second at most, until no thread of this process computes.
+    """Wait at most a second until no thread of this process computes.
 
-    Threads of BLAS libraries spin for a tenth of a second when their work is done, on cores that the next run needs. A
-    thread's time is counted by ticks of 4 ms.
+    When their work is done, threads of BLAS libraries spin for a tenth of a second, on cores that the next run needs. A
+    thread's time is counted in ticks of 4 ms.
     """
     for _ in range(100):
         before = time.process_time()
@@ -86,11 +87,10 @@ def quiet() -> None:
 
 
 def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 31) -> None:
-    """Time the loops in turn, `seconds` for each of them, 3 rounds at least; µs for one of `per` things done in each.
+    """Time the loops in turn, for `seconds` and at least 3 rounds each. A time is in µs, for one of `per` works.
 
-    A slow one makes fewer rounds than the others. One that raises is noted as failed and left out. Each round begins
-    when nothing else of this process runs, after some times, one at least, that don't count: cores and caches are then
-    its own.
+    A slow loop makes fewer rounds than the others. A loop that raises is noted as failed and left out. A round begins
+    when nothing else of this process runs, and after at least one uncounted run, so that cores and caches belong to it.
     """
     counts: dict[str, int] = {}
     times: dict[str, list[float]] = {name: [] for name in loops}
@@ -104,7 +104,7 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
 
     for name in loops:
         quiet()
-        warm = [attempt(name, 1) for _ in range(2)]  # what is slow at first is many times so: pools fill, cores wake
+        warm = [attempt(name, 1) for _ in range(2)]  # the first runs may be slower, because pools fill and cores wake
         while name not in row.failed and sum(warm) < 0.05 and len(warm) < 1000:
             warm.append(attempt(name, 1))
         counts[name] = int(min(max(3e-2 / max(min(warm), 1e-7), 1), 1000)) if name not in row.failed else 1
@@ -135,7 +135,8 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
 def contenders(
     row: Row, *shape: int
 ) -> tuple[dict[str, tuple[Loop, Array]], Callable[[str, Callable[[Array], Loop]], None]]:
-    """Loops by name, each with the array of its result, and what adds one: it is given that array, or has failed."""
+    """Return {name: (loop, array of its result)}, and a function that adds a loop, which gets the array or has
+    failed."""
     loops: dict[str, tuple[Loop, Array]] = {}
 
     def add(name: str, make: Callable[[Array], Loop]) -> None:
@@ -149,5 +150,5 @@ def contenders(
 
 
 def right_once(once: Callable[[], object]) -> float:
-    """µs of doing it one time."""
+    """Return the µs of one call."""
     return calls(once)(1) * 1e6

@@ -25,7 +25,7 @@ def line(row: Row) -> str:
 
 
 def table(comparison: Comparison) -> str:
-    """Return the Markdown that is checked in."""
+    """Return the table as Markdown, for a file of the repository."""
     built = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
     built.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
     built += map(line, comparison.rows)
@@ -48,7 +48,7 @@ def table(comparison: Comparison) -> str:
 
 
 def plot(comparison: Comparison, folder: Path) -> None:
-    """µs against bytes, each way; left out, and said so, where there is no matplotlib."""
+    """Plot µs against bytes for each way. Without matplotlib, report that there is no plot."""
     try:
         matplotlib = importlib.import_module("matplotlib")
     except ImportError:

@@ -2,8 +2,8 @@
 
     python benchmarks/compile_cost.py
 
-It needs no GPU, and measures nothing without numba. The times are of this process's CPU; the first compilation for a
-target is the one that counts. See README.md beside it.
+It needs no GPU, and measures nothing without numba. The times are CPU times of this process; only the first compilation
+for a target counts. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offload_args import In, InOut, kernel
 from offload_args.kernels import Linear1D
 from offload_args.kernels.compilers import Target
 
-GOAL = 0.5  # seconds
+GOAL = 0.5  # the most seconds
 
 
 @kernel
@@ -35,7 +35,7 @@ def main() -> None:
         return
     from offload_args.kernels.python import emit
 
-    emit._contexts()  # numba itself, and all that it registers
+    emit._contexts()  # loads numba and all that it registers
     for target in (Target("host", ""), Target("cuda", "sm_90"), Target("hip", "gfx90a"), Target("hip", "gfx1100")):
         begun = process_time()
         emit.compile_kernel(axpy._written, target, False, "axpy")

@@ -1,6 +1,6 @@
-"""Measure cuDNN's convolutions on present arrays beside PyTorch's and plain C's: python benchmarks/convolution.py.
+"""Compare cuDNN's convolutions on present arrays with PyTorch and plain C: python benchmarks/convolution.py.
 
-See README.md beside it.
+See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from offload_args import In, Out, Scratch, cudnn, libraries, offload_args
 
 IMAGES = 32
-SHAPES = {64: 56, 128: 28, 256: 14, 512: 7}  # channels: pixels a side, of ResNet's 3x3 convolutions
+SHAPES = {64: 56, 128: 28, 256: 14, 512: 7}  # {channels: pixels along a side} of ResNet's 3x3 convolutions
 SOURCE = """
 #include <dlfcn.h>
 #include <stddef.h>
@@ -90,7 +90,7 @@ class Operands(NamedTuple):
 
 
 def bare(folder: str) -> Any:
-    """Return the loops in C, compiled on the spot."""
+    """Compile the loops in C, and return them."""
     ffi = cffi.FFI()
     ffi.cdef(LOOPS)
     ffi.set_source("bare", SOURCE, libraries=["dl"])
@@ -103,7 +103,8 @@ def bare(folder: str) -> Any:
 
 
 def turns(sides: dict[str, Callable[[], Any]], calls: int, rounds: int, issue: bool) -> dict[str, float]:
-    """Return the median microseconds of a call of each side, which take turns; issue: without a wait."""
+    """Return the median microseconds of a call of each side; sides take turns. With `issue`, no run waits for its
+    calls."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for at in range(rounds + 2):
         for name, function in sides.items():
@@ -179,7 +180,8 @@ def compare(channels: int, side: int, rounds: int) -> None:
 
 
 def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
-    """Print the time to issue a call, beside one bare call of cffi and a loop of ten in C (bare[1], bare[10])."""
+    """Print the time to issue a call, compared with a bare call of cffi (bare[1]) and a loop of ten calls in C
+    (bare[10])."""
     sides = (bare[10], 1), (bare[1], 10), (ours, 10)
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(rounds + 2):
@@ -195,7 +197,8 @@ def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
 
 
 def call_cost(rounds: int) -> None:
-    """Print the cost of issuing small calls, beside the same in C. Each side has arrays and descriptors of its own."""
+    """Print the cost of issuing small calls, compared with the same calls in C. Each side has its own arrays and
+    descriptors."""
     images, filters = np.zeros((1, 8, 8, 8), np.float16), np.zeros((8, 3, 3, 8), np.float16)
     passed = In(images), In(filters), Scratch((8,), np.float16), Out(images.copy()), Scratch((1 << 20,), np.uint8)
     with (

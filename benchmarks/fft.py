@@ -1,9 +1,9 @@
-"""Measure Fourier transforms beside CuPy and NumPy.
+"""Compare Fourier transforms with those of CuPy and NumPy.
 
 python benchmarks/fft.py [--device cuda:0] [--rounds N]
 
-2^24 complex64 that are on the device, and from and to NumPy; 1,000 transforms of 1,024; the convolution of two pictures
-of 4096 x 4096 float32 from and to NumPy. Each time includes a wait for the device.
+The works are: a transform of 2^24 complex64, on the device, and from and to NumPy; 1,000 transforms of 1,024; and the
+convolution of two pictures of 4096 x 4096 float32, from and to NumPy. Each time includes a wait for the device.
 """
 
 from __future__ import annotations

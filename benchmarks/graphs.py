@@ -1,8 +1,9 @@
-"""Measure captured chains beside the same graphs by hand in C, the calls one by one, PyTorch and CuPy.
+"""Compare captured chains with hand-written graphs in C, with separate calls, and with PyTorch and CuPy.
 
 python benchmarks/graphs.py [--device cuda:0] [--rounds N]
 
-Needs `cc`, and NVRTC for the kernels of conjugate gradients; PyTorch and CuPy are left out where they are not.
+It needs `cc`, and NVRTC for the kernels of conjugate gradients. PyTorch and CuPy are left out if they are not
+installed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def row(text: str, *figures: object) -> None:
 
 
 def by_hand(rounds: int) -> list[float]:
-    """Return the times of both chains as graphs in C, with the cuBLAS that the package has loaded."""
+    """Return the times of both chains as hand-written graphs in C, with the cuBLAS that the package has loaded."""
     paths = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcublas.so" in line]
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "hand.so"
@@ -149,12 +150,12 @@ def with_cupy(chain: int, rounds: int) -> float:
 
 
 def beside(chain: int, rounds: int) -> str:
-    """Return the times of the others, as one text."""
+    """Return the times of the other packages as one text."""
     texts = []
     for name, other in ("PyTorch", with_torch), ("CuPy", with_cupy):
         try:
             texts.append(f"{name} {other(chain, rounds):.0f}")
-        except Exception as error:  # whatever it can't capture or import
+        except Exception as error:  # the package is not installed, or can't capture the chain
             texts.append(f"{name}: {type(error).__name__}, {str(error).splitlines()[0][:90] if str(error) else ''}")
     return ", ".join(texts)
 
@@ -260,7 +261,7 @@ def gradients(device: Device, rounds: int) -> None:
             return count
 
         def timed(run: Callable[[], int]) -> tuple[float, int, Any]:
-            """Return the milliseconds, the steps and the result, of the median of some runs."""
+            """Return the milliseconds, the steps and the result of the run with the median time."""
             taken = []
             for _ in range(max(rounds // 5, 3)):
                 start()
@@ -344,7 +345,7 @@ def contents(device: Device, rounds: int) -> None:
 
 
 def memory(device: Device) -> None:
-    """Print the row of many captures that are made and dropped."""
+    """Print the row of many captures that are made and destroyed."""
     x = np.ones(4096)
     region = offload_args(x, device=device)
     with region as (dx,):

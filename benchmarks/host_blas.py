@@ -1,4 +1,4 @@
-"""Compare products on the host device with NumPy's: python benchmarks/host_blas.py. See README.md beside it."""
+"""Compare products on the host device with NumPy's: python benchmarks/host_blas.py. See README.md in this folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 from offload_args import In, blas, libraries, offload_args
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
-RATIO, MORE = 1.2, 1.0  # ours may take this many times what NumPy takes, and as many microseconds more
-RUN = 50e-6  # seconds: a run is as many calls, or one
+RATIO, MORE = 1.2, 1.0  # the package may take RATIO times NumPy's time, and MORE microseconds more
+RUN = 50e-6  # the least seconds of a run, which has as many calls as it needs
 PAUSE = 0.3  # seconds, after which no BLAS thread spins
 
 
@@ -25,9 +25,9 @@ class Row(NamedTuple):
     routine: str
     dtype: str
     n: int
-    alone: float  # microseconds: NumPy beside NumPy
-    beside: float  # NumPy beside ours
-    ours: float  # ours beside NumPy
+    alone: float  # microseconds: NumPy in turn with NumPy
+    beside: float  # NumPy in turn with the package
+    ours: float  # the package in turn with NumPy
 
     @property
     def met(self) -> bool:
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def seconds(function: Callable[[], object], count: int) -> float:
-    """Return how long count calls take."""
+    """Return the seconds of `count` calls."""
     start = perf_counter()
     for _ in range(count):
         function()
@@ -43,9 +43,9 @@ def seconds(function: Callable[[], object], count: int) -> float:
 
 
 def in_turn(first: Callable[[], object], other: Callable[[], object], count: int, limit: float) -> list[list[float]]:
-    """Return the microseconds a call of both functions, in runs of count calls that follow each other.
+    """Return the microseconds per call of both functions, in alternating runs of `count` calls.
 
-    Takes limit seconds, or one run of each.
+    The measurement takes `limit` seconds, or one run of each function.
     """
     sleep(PAUSE)
     first(), other()
@@ -58,7 +58,8 @@ def in_turn(first: Callable[[], object], other: Callable[[], object], count: int
 
 
 def measure(routine: str, dtype: str, n: int, rounds: int, limit: float) -> Row:
-    """Time one product of order n: medians of the best round. Raises AssertionError if ours differs from NumPy's."""
+    """Return the medians of the best round for a product of order n. Raise AssertionError if the result is not
+    NumPy's."""
     random = np.random.default_rng(n)
     A = random.random((n, n)).astype(dtype)
     x = random.random((n, n) if routine == "gemm" else n).astype(dtype)
@@ -91,7 +92,7 @@ def measure(routine: str, dtype: str, n: int, rounds: int, limit: float) -> Row:
 
 
 def main() -> None:
-    """Print the table, and how many rows meet the goal."""
+    """Print the table, and the number of rows that meet the goal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="of NumPy alone and both in turn")
     parser.add_argument("--limit", type=float, default=0.2, help="seconds for each half of a round")

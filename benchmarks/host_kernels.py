@@ -1,12 +1,13 @@
-"""Times kernels of kernel.h on the CPU beside plain loops: one source, one compiler, the same flags, in one run.
+"""Compares kernels of kernel.h on the CPU with plain loops, with one source, one compiler and the same flags, in one
+run.
 
     python benchmarks/host_kernels.py
 
-One core: the kernel's function is called in a loop of C, without a launch. All cores: through launches, for both. A
-figure is the time of the kernel over that of the plain loop: each the best of rounds that alternate.
+On one core, the kernel's function is called in a loop of C, without a launch. On all cores, both run through launches.
+A figure is the ratio of the kernel's time to the plain loop's time; each is the best time of alternating rounds.
 
-On some CPUs of Intel a short loop takes up to 1.6 times as long if its last branch crosses 32 bytes of code, which
-is chance: --placed has the assembler of x86-64 place the branches of both.
+On some CPUs of Intel, a short loop takes up to 1.6 times as long if its last branch happens to cross a boundary of 32
+bytes of code. With --placed, the assembler of x86-64 places the branches of both to prevent this.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ F, N = np.float32, np.int32
 VECTOR, MATRIX = (In[F], In[F], InOut[F], N), (In[F], Out[F], N, N, N)
 Three = tuple[int, int, int]
 Shape = tuple[Three, Three]  # grid and block
-SIZES = {"16 KiB": 1 << 12, "128 KiB": 1 << 15, "1 MiB": 1 << 18, "64 MiB": 1 << 24}  # of an array
+SIZES = {"16 KiB": 1 << 12, "128 KiB": 1 << 15, "1 MiB": 1 << 18, "64 MiB": 1 << 24}  # {size of an array: its elements}
 
 
 class Call(ctypes.Structure):
@@ -121,7 +122,7 @@ class Call(ctypes.Structure):
 
 
 def shapes(size: int, cores: int) -> dict[str, tuple[str, Shape, Shape]]:
-    """Return for each kernel its plain loop, and grid and block of both."""
+    """Return {kernel: (its plain loop, the grid and block for one core, the grid and block for all cores)}."""
     columns = min(size, 1024) - 2
     rows = size // (columns + 2) - 2
     blocks, eights = (-(-size // 256), 1, 1), (-(-rows // 8), 1, 1)
@@ -141,7 +142,7 @@ def shapes(size: int, cores: int) -> dict[str, tuple[str, Shape, Shape]]:
 
 
 def ratio(ours: Callable[[int], float], plain: Callable[[int], float], rounds: int, wanted: float) -> float:
-    """Return the best time of one over that of the other; each takes how often to repeat, and returns seconds."""
+    """Return the ratio of both best times. Each function takes the number of repetitions, and returns seconds."""
     repeats = max(1, int(wanted / max(min(plain(1) for _ in range(3)), 1e-9)))
     pairs, until = [], time.perf_counter() + 2
     while len(pairs) < 5 or (len(pairs) < rounds and time.perf_counter() < until):

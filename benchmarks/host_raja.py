@@ -1,10 +1,10 @@
-"""Times the RAJA kernels in Python on one core of the CPU beside plain loops that g++ compiles.
+"""Compares the RAJA kernels in Python on one core of the CPU with plain loops that g++ compiles.
 
     python benchmarks/host_raja.py [--sizes 12 17] [--seconds 1]
 
-A kernel's function is called in a loop of C, without a launch, for all blocks. A figure is its time over that of the
-plain loop: each the best of short rounds that alternate. Results are compared. `dot` and `reduce3` are one launch of
-blocks of 256 threads with shared memory and barriers.
+A kernel's function is called in a loop of C, without a launch, for all blocks. A figure is the ratio of its time to the
+plain loop's time; each is the best time of short alternating rounds. Results are compared. `dot` and `reduce3` are one
+launch of blocks of 256 threads with shared memory and barriers.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def plain_library(folder: str, options: list[str]) -> ctypes.CDLL:
     source, library = Path(folder, "plain.cpp"), Path(folder, "plain.so")
     calls = []
     for name in (*LOOPS, "dot", "reduce3"):
-        # Each takes the places of its arguments, as a kernel does.
+        # Each function takes the places of its arguments, as a kernel does.
         arrays = [d for d in SIGNATURES[name][:-1] if d is not np.float64]
         kinds = ["int *" if getattr(d, "dtype", None) == np.int32 else "double *" for d in arrays]
         values = [f"*({kind} *)at[{k}]" for k, kind in enumerate(kinds)]
@@ -144,7 +144,7 @@ def arguments_of(name: str, size: int, parts: int) -> list[Any]:
 
 
 def places_of(values: list[Any], last: list[int]) -> Any:
-    """Return the places of arguments, and what they need to stay alive."""
+    """Return the places of arguments, and the objects that keep these places alive."""
     keep: list[Any] = []
     for value in values:
         is_array = isinstance(value, np.ndarray)
@@ -164,7 +164,7 @@ def shapes_of(values: list[Any]) -> list[int]:
 
 def ratio(library: Any, folder: str, name: str, size: int, parts: int, limit: float) -> float:
     image = KERNELS[name]._source.compiled(target_of(Device.host()))
-    path = Path(folder, f"{name}-{size}-{parts}.so")  # a loaded file is not written again
+    path = Path(folder, f"{name}-{size}-{parts}.so")  # a loaded file must not be written again
     path.write_bytes(image.data)
     symbol = f"oa_kernel_{image.symbols.get(KERNELS[name].name, KERNELS[name].name)}"
     ours = ctypes.cast(getattr(ctypes.CDLL(str(path)), symbol), ctypes.c_void_p)

@@ -1,10 +1,10 @@
-"""Measure kernels in Python beside those of other packages: to compile, to launch, to run. README.md says more.
+"""Compare kernels in Python with those of other packages: compilation, launch and run. README.md has details.
 
     python benchmarks/kernels_in_python.py [--device cuda:0] [--size N] [--rounds N]
 
-The others are numba-cuda (or numba's own module), numba-cuda-mlir and Warp, where they are installed and find the GPU;
-Warp also runs on the CPU, beside host. All results are compared with NumPy's. A few pixels of others' Mandelbrot sets
-may differ: their number is printed.
+The other packages are numba-cuda (or numba's own module), numba-cuda-mlir and Warp, if they are installed and find the
+GPU. Warp is also compared with `host`, on the CPU. All results are compared with NumPy's. A few pixels of the other
+packages' Mandelbrot sets may differ; their number is printed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MLIR, WARP = "numba-cuda-mlir", "Warp"
 OTHERS = (NUMBA, MLIR, WARP)
 LAUNCHES = 1000
 BLOCK = 256
-SIDE, STEPS = 1024, 200  # of the Mandelbrot set
+SIDE, STEPS = 1024, 200  # the pixels along a side of the Mandelbrot set, and its steps
 Ways = dict[str, Callable[[], object]]
 
 
@@ -57,7 +57,7 @@ def mandelbrot(steps: Out[np.int32].by(Linear2D()), most: np.int32):
 
 
 def expected_steps() -> np.ndarray:
-    """Return the Mandelbrot set as NumPy computes it."""
+    """Return the Mandelbrot set, computed by NumPy."""
     step = np.float32(2.5 / SIDE)
     numbers = np.arange(SIDE, dtype=np.float32)
     cx, cy = np.broadcast_arrays(np.float32(-2) + numbers * step, (np.float32(-1.25) + numbers * step)[:, None])
@@ -76,8 +76,8 @@ class Other(NamedTuple):
     lend: Callable[[Any], Any]
     read: Callable[[Any], Any]
     wait: Callable[[], object]
-    axpy: Callable[[int], Callable[..., object]]  # for a number of elements
-    mandelbrot: Callable[[int], Callable[..., object]]  # for a side
+    axpy: Callable[[int], Callable[..., object]]  # makes a launcher for a number of elements
+    mandelbrot: Callable[[int], Callable[..., object]]  # makes a launcher for a number of pixels along a side
 
 
 def of_numba(package: str) -> Other:
@@ -162,12 +162,12 @@ def other_of(way: str, device: str) -> Other:
 
 
 def compiled(way: str, device: str) -> None:
-    """Print the seconds that a first launch takes, after another kernel's."""
+    """Print the seconds of a kernel's first launch, after the first launch of another kernel."""
     x, y = np.ones(BLOCK, np.float32), np.ones(BLOCK, np.float32)
     steps = np.zeros((32, 32), np.int32)
     if way == OWN:
         with offload_args(In(x), y, steps, device=device) as (dx, dy, dsteps):
-            mandelbrot(dsteps, 1)  # imports numba, and makes its contexts
+            mandelbrot(dsteps, 1)  # this launch imports numba, and makes its contexts
             Device(device).synchronize()
             begun = time.perf_counter()
             axpy(2.0, dx, dy)
@@ -185,7 +185,7 @@ def compiled(way: str, device: str) -> None:
 
 
 def best(run: Callable[[], object], wait: Callable[[], object], most: int, rounds: int) -> tuple[float, float]:
-    """Return the seconds of a launch alone, and of one with all that it does; the best of the rounds."""
+    """Return the best seconds for issuing a launch, and for a launch with its work."""
     wait()
     begun = time.perf_counter()
     run()
@@ -259,7 +259,7 @@ def main() -> None:
                 "axpy": partial(of_all, two, ex, ey),
                 "set": partial(of_set, esteps, STEPS),
             }, partial(lambda read, *arrays: tuple(map(read, arrays)), other.read, ey, esteps))  # fmt: skip
-        except Exception as error:  # of any kind: the others' versions need not suit what is installed
+        except Exception as error:  # other packages' versions may not suit the system
             notes.append(f"{way} is left out: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
     print("\n" + "\n".join(notes))
 

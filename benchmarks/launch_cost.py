@@ -1,4 +1,4 @@
-"""Measure the cost of a launch over the bare call of the driver, and beside other packages: see README.md beside it.
+"""Compare the cost of a launch with the bare call of the driver, and with other packages; see README.md in this folder.
 
 python benchmarks/launch_cost.py [--device cuda:0] [--rounds N]
 python benchmarks/launch_cost.py --own [--rounds N]     on a driver that does nothing (no_driver.c), and on the host
@@ -26,14 +26,14 @@ import numpy as np
 
 from offload_args import Device, In, Kernel, Module, Out, call, launch, offload, offload_args
 
-GOAL = 0.6  # us over C
-PLAIN_GOAL = 0.8  # of the forms that choose grid and block
-OFFLOAD_GOAL = 0.5  # of CuPy's time with its copies
-COUNT = 200  # launches of a run, which the GPU's queue takes without waiting
+GOAL = 0.6  # the most us over C
+PLAIN_GOAL = 0.8  # the same for the forms that choose grid and block
+OFFLOAD_GOAL = 0.5  # the most, as a share of CuPy's time with its copies
+COUNT = 200  # the launches of a run; the GPU's queue takes so many without waiting
 N, BLOCK = 256, 256
 NOT_CURRENT = "the context not current"
 CHOSEN = "grid and block chosen"
-FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # of the driver that does nothing; set by the first of two processes
+FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # the folder of the driver that does nothing, set by the first of two processes
 SIGNATURE = (In[np.float32], In[np.float32], Out[np.float32], np.int32)
 Runs = dict[str, Callable[[], float]]
 SOURCE = """
@@ -63,7 +63,7 @@ def build(folder: Path) -> tuple[bytes, ctypes.CDLL]:
 
 
 def timer(statement: str, **names: Any) -> Callable[[], float]:
-    """Return a run: the seconds of a launch."""
+    """Return a run, which returns the seconds of a launch."""
     timer = Timer(statement, globals=names)
     return lambda: timer.timeit(COUNT) / COUNT
 
@@ -106,12 +106,12 @@ def with_pycuda(ptx: bytes, host: list[Any]) -> Callable[[], float]:
     function.prepare("PPPi")
     a, b, c = (driver.mem_alloc(4 * N) for _ in host)
     names = {"call": function.prepared_async_call, "stream": driver.Stream(), "a": a, "b": b, "c": c, "n": N}
-    context.pop()  # the loop makes it current; one left on PyCUDA's stack ends the process at its end
+    context.pop()  # the loop makes the context current; a context on PyCUDA's stack would crash the process at its end
     return timer("call((1, 1), (256, 1, 1), stream, a, b, c, n)", **names, context=context)
 
 
 def with_numba(ptx: bytes, host: list[Any]) -> Callable[[], float]:
-    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 names it, and NumPy 2.5 has it no more
+    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 uses this function, which NumPy 2.5 lacks
         np.row_stack = np.vstack  # type: ignore[attr-defined]
     from numba import cuda
 
@@ -137,7 +137,7 @@ OTHERS = {
 def in_turn(bare: ctypes.CDLL, rounds: int, ours: Runs, others: Runs) -> dict[str, list[float]]:
     """Make each run in turn and return their times in us; the first round, in which caches are filled, does not count.
 
-    The GPU's context is current, but for the rows that say otherwise.
+    The GPU's context is current, except in rows whose names state the opposite.
     """
     times: dict[str, list[float]] = {name: [] for name in (*others, *ours)}
     for _ in range(rounds + 1):
@@ -169,7 +169,8 @@ def report(times: dict[str, list[float]], ours: Runs) -> None:
 
 
 def offload_beside_cupy(vadd: Kernel, device: Device, rounds: int) -> None:
-    """Print the time of an offload of three arrays of 4 KiB, beside CuPy with its copies. Both wait for the result."""
+    """Print the time of an offload of three arrays of 4 KiB, compared with CuPy and its copies. Both wait for the
+    result."""
     n = 1024
     a, b, c = (np.ones(n, np.float32) for _ in range(3))
     runs: Runs = {
@@ -285,7 +286,7 @@ def main() -> int:
         offload_args(*host, device=device) as (a, b, c),
         offload_args(
             *[array.copy() for array in host], device=device
-        ) as borrowed,  # taking an address changes a mapping
+        ) as borrowed,  # separate arrays, because taking an address changes a mapping
     ):
         ptx, bare = build(Path(folder))
         vadd = Module.load(ptx, name="vadd.ptx").kernel("vadd", *SIGNATURE)
@@ -308,7 +309,7 @@ def main() -> int:
                 run = prepare(ptx, host)
                 run()
                 others[name] = run
-            except Exception as error:  # it is not installed, or does not work here
+            except Exception as error:  # the package is not installed, or does not work here
                 print(f"Without {name}: {type(error).__name__}: {error}\n")
         report(in_turn(bare, options.rounds, ours, others), ours)
     offload_beside_cupy(vadd, device, max(11, options.rounds // 10))

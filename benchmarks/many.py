@@ -1,10 +1,10 @@
-"""Two devices beside one: steps of a product and of conjugate gradients, all-reduce, and a product from NumPy.
+"""Compare two devices with one: steps of a product and of conjugate gradients, all-reduce, and a product from NumPy.
 
     python benchmarks/many.py [--devices cuda:0 cuda:1] [--quick]
 
-Steps have the rows of a float32 matrix on the devices, a thread each, and NCCL's calls on the region's pointers, or
-those of `Communicator` on the CPU. The product from NumPy stands beside cuBLASXt's. NCCL_NVLS_ENABLE=0 is set, as where
-NVLink's multicast is off.
+For the steps, each device has some rows of a float32 matrix, and a thread. The exchanges are NCCL's calls on the
+region's pointers, or, on the CPU, those of `Communicator`. The product from NumPy is compared with cuBLASXt's.
+NCCL_NVLS_ENABLE=0 is set, as on machines on which NVLink's multicast is off.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Step = Callable[[Any, Any, Any, Any, Any, Gather, Reduce], None]
 
 
 class Ranks:
-    """The exchanges of each rank: NCCL's on GPUs, those of Communicator elsewhere, and none of a rank that is alone."""
+    """The exchanges of each rank: NCCL's on GPUs, those of Communicator on other devices, and none for a single
+    rank."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self.devices = devices
@@ -53,7 +54,7 @@ class Ranks:
         )
 
     def run(self, work: Callable[[int], float]) -> float:
-        """Return the longest of the times that the ranks take, a thread each."""
+        """Run a function on all ranks, each on a thread, and return the longest of their times."""
         times = [0.0] * len(self.devices)
 
         def timed(rank: int) -> None:
@@ -68,7 +69,7 @@ class Ranks:
 
 
 def product_step(dA: Any, dp: Any, mine: Any, dw: Any, dsum: Any, gather: Gather, reduce: Reduce) -> None:
-    """Multiply by the matrix, and gather the result: a step of the power iteration without its norm."""
+    """Multiply by the matrix, and gather the result, as in a step of the power iteration without its norm."""
     blas.gemv(1.0, dA, dp, 0.0, dw)
     gather(dw, dp)
 
@@ -102,9 +103,9 @@ def step_seconds(ranks: Ranks, n: int, step: Step, turns: int) -> float:
 
 
 def shortest(meet: Run, run: Run, vector: Any, turns: int) -> float:
-    """Return the time of a run, of the shortest of six rounds. meet: an exchange, so that the ranks begin together.
+    """Return the time of a run in the shortest of six rounds. `meet` is an exchange, so that the ranks begin together.
 
-    vector: an array that the runs write; its first element comes to the host once they are done.
+    vector: an array that the runs write; its first element is read by the host after the runs.
     """
     best = float("inf")
     for _ in range(6):
@@ -131,7 +132,7 @@ def reduce_seconds(ranks: Ranks, nbytes: int) -> float:
 
 
 def xt_product(devices: Sequence[Device], A: np.ndarray, B: np.ndarray, C: np.ndarray) -> Callable[[], None]:
-    """Return a function that multiplies by cuBLASXt, in blocks of 4096; it pins the arrays meanwhile."""
+    """Return a function that multiplies by cuBLASXt, in blocks of 4096, and pins the arrays during the product."""
     library = ctypes.CDLL(libraries.load("cublas").path)
     handle = ctypes.c_void_p()
     indices = (ctypes.c_int * len(devices))(*(device.index for device in devices))
@@ -164,7 +165,7 @@ def xt_product(devices: Sequence[Device], A: np.ndarray, B: np.ndarray, C: np.nd
             ctypes.byref(beta),
             pointers[2],
             n,
-        )  # in columns, the product of the transposes
+        )  # by columns, this is the product of the transposes
         if status:
             raise RuntimeError(f"cublasXtSgemm returns {status}")
 
@@ -172,7 +173,7 @@ def xt_product(devices: Sequence[Device], A: np.ndarray, B: np.ndarray, C: np.nd
 
 
 def products(devices: Sequence[Device], n: int) -> None:
-    """Print the times of a product from and to NumPy, on one device, on all, and by cuBLASXt."""
+    """Print the times of a product from and to NumPy, on one device, on all devices, and by cuBLASXt."""
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((n, n), np.float32) for _ in range(2))
     C = np.empty((n, n), np.float32)
@@ -215,7 +216,7 @@ def main() -> None:
             )
     for nbytes in (1 << 12,) if options.quick else (1 << 16, 1 << 20, 1 << 24, 1 << 27, 1 << 30):
         taken = reduce_seconds(both, nbytes)
-        goal = 313 if nbytes == 1 << 30 else ""  # 5 % below nccl-tests'
+        goal = 313 if nbytes == 1 << 30 else ""  # 5 % below the figure of nccl-tests
         print(
             f"| all-reduce of {nbytes >> 10} KiB, GB/s | {goal} | {nbytes / taken * 1e-9:.1f} | {taken * 1e6:.1f} us |"
         )

@@ -1,8 +1,8 @@
-"""Measure the RAJA kernels, in C++ and in Python, beside the same in plain CUDA C, as README.md beside it says.
+"""Compare the RAJA kernels in C++ and in Python with the same kernels in plain CUDA C; see README.md in this folder.
 
 python benchmarks/raja.py [--device cuda:0] [--size N] [--rounds N]
 
-All results are compared with NumPy's. On a device that is no GPU, the kernels in Python are beside those in C++.
+All results are compared with NumPy's. On a device that is no GPU, the kernels in Python are compared with those in C++.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from raja_numpy import E_CUT, E_MIN, EOSVMAX, LOOPS, P_CUT, P_MIN, Q_CUT, REDUCT
 from offload_args import Device, DevicePtr, In, InOut, Scratch, offload_args
 
 PLAIN, OWN, PYTHON = "CUDA C", "C++", "Python"  # the ways to write a kernel
-GOALS = {OWN: 1.02, PYTHON: 1.03}  # of the time of plain CUDA C
+GOALS = {OWN: 1.02, PYTHON: 1.03}  # the most, as multiples of the time of plain CUDA C
 READ = "e_old delvc p_new p_old q_old work comp_half p_half bvc pbvc ql_old qq_old vnewc".split()
-SAMPLE = 100_000  # numbers of either end that are compared
+SAMPLE = 100_000  # the numbers at each end that are compared
 WRITTEN = "e_new q_new third".split()
-Launch = tuple[str, int, tuple[Any, ...]]  # the kernel, its blocks, its arguments
+Launch = tuple[str, int, tuple[Any, ...]]  # the kernel, the number of its blocks, its arguments
 Runs = Sequence[Any]  # functions without arguments, each of which makes a launch
 
 
 class Plain:
-    """The kernels in plain CUDA C, built on the spot, and the GPU's clock."""
+    """The kernels in plain CUDA C, which are built when needed, and the GPU's clock."""
 
     def __init__(self, folder: str) -> None:
         nvcc = shutil.which("nvcc")
@@ -95,7 +95,7 @@ class HostClock:
 
 
 def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Launch]]:
-    """Return the launches of each of the suite's kernels, on vectors of that size."""
+    """Return the launches of each of the suite's kernels, on vectors of this size."""
 
     def loop(name: str, *arguments: Any) -> Launch:
         return (
@@ -148,7 +148,7 @@ def nbytes(launches: Sequence[Launch]) -> int:
 
 
 def check(name: str, d: dict[str, Any], arrays: Mapping[str, Any], ways: Mapping[str, Runs]) -> None:
-    """Compare what each way writes with NumPy: of vectors the beginnings and the ends."""
+    """Compare the results of each way with NumPy's; for vectors, only the beginnings and the ends."""
     outputs = (*WRITTEN, "part", "integer_part")
     for way, runs in ways.items():
         for output in outputs:
@@ -172,7 +172,7 @@ def check(name: str, d: dict[str, Any], arrays: Mapping[str, Any], ways: Mapping
 def measured(name: str, launches: Sequence[Launch], ways: Mapping[str, Runs], clock: Plain | HostClock, stream: int,
              rounds: int) -> str:  # fmt: skip
     """Return the table's row of one of the suite's kernels."""
-    base = next(reversed(ways))  # the others are compared with the last one
+    base = next(reversed(ways))  # the other ways are compared with the last one
     times = max(3, round(4e-3 / clock.seconds(ways[base], 3, stream)))
     taken: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):

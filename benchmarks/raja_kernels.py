@@ -1,7 +1,8 @@
-"""Ten kernels of the RAJA Performance Suite, written from its descriptions: one source for GPUs and for the CPU.
+"""Ten kernels of the RAJA Performance Suite, written from its descriptions, with one source for GPUs and for the CPU.
 
 Basic: DAXPY, MULADDSUB, REDUCE3_INT. Stream: COPY, MUL, ADD, TRIAD, DOT. Apps: PRESSURE (two launches), ENERGY (six).
-The first launch of a reduction has a result for each of its blocks; the second has one block, which reduces these.
+The first launch of a reduction has a result for each of its blocks; the second launch has one block, which reduces
+these results.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "triad": (_WRITTEN, _READ, _READ, _REAL, _SIZE),
     "dot": (_WRITTEN, _READ, _READ, _SIZE),
     "total": (_WRITTEN, _READ, _SIZE),
-    "reduce3": (Out[np.int32], In[np.int32], _SIZE),  # Three is three elements
+    "reduce3": (Out[np.int32], In[np.int32], _SIZE),  # the struct Three is three elements
     "total3": (Out[np.int32], In[np.int32], _SIZE),
     "pressure1": (_WRITTEN, _READ, _REAL, _SIZE),
     "pressure2": (_WRITTEN, *[_READ] * 3, *[_REAL] * 3, _SIZE),
@@ -242,7 +243,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def compiled(device: Device, block: int = BLOCK) -> dict[str, Kernel]:
-    """Return all kernels, compiled for a device without checks. block: threads of a block of the reductions."""
+    """Return all kernels, compiled for a device without checks. `block` is the number of threads of a block of the
+    reductions."""
     options = () if block == BLOCK else (f"-DBLOCK={block}",)
     return {
         name: Kernel.compile(SOURCE, name, signature, options=options, device=device, debug=False)

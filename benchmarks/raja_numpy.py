@@ -1,4 +1,4 @@
-"""The kernels of raja_kernels.py in NumPy, as raja.py launches them on arrays of the names there."""
+"""The kernels of raja_kernels.py in NumPy, on arrays with the names that raja.py uses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _named(names: str, function: Callable[[Arrays], tuple[Any, ...]]) -> Callabl
     return lambda arrays: dict(zip(names.split(), function(arrays), strict=True))
 
 
-# What each of the suite's kernels writes, if all that is written was 1 before.
+# {kernel of the suite: a function that returns its results}, if all elements of the written arrays were 1 before.
 LOOPS: dict[str, Callable[[Arrays], dict[str, Any]]] = {
     "Basic_DAXPY": _named("e_new", lambda a: (1 + 1e-6 * a["e_old"],)),
     "Basic_MULADDSUB": _named(

@@ -1,6 +1,6 @@
-"""The kernels of raja_kernels.py in Python: those without exchange between threads are formulas.
+"""The kernels of raja_kernels.py in Python. Kernels without exchange between threads are formulas.
 
-They take what those in C++ take, but for the last argument, the size, which an array knows itself.
+They take the arguments of the kernels in C++, except the last one, the size, because an array has its size.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def total(sums: Out[np.float64].by(PerBlock()), a: In[np.float64]):
 
 
 def formula(text: str, arrays: str, numbers: str = "") -> Any:
-    """Return a kernel of a formula. arrays: the written ones first, after = or, if they are read too, after +."""
+    """Return a kernel of a formula. `arrays` has the written arrays first, after =, or, if they are also read, after
+    +."""
     types: dict[str, Any] = {}
     for name in arrays.split():
         kind = {"=": WRITTEN, "+": BOTH}.get(name[0], READ)

@@ -1,9 +1,10 @@
-"""The cost of a recording: a power iteration of one matrix, and small calls and regions, with and without one.
+"""Measure the cost of a recording: a power iteration of one matrix, and small calls and regions, with and without a
+recording.
 
     python benchmarks/recording.py [--device cuda:0] [-n 4096]
 
-Each row: the time without a recording, and how much more it is with each kind of contents. The first region of a
-recording, which writes the facts of the device and of the library, is not counted.
+Each row has the time without a recording, and the additional time with each kind of contents. The first region of a
+recording is not counted, because it writes the facts of the device and of the library.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def small_regions(device: Device) -> Callable[[int], None]:
 
 
 def seconds(work: Callable[[int], None], turns: int, file: Path) -> dict[str, float]:
-    """Return the shortest time of several without a recording, and with one of each kind, which take turns."""
+    """Return the shortest of several times without a recording, and with a recording of each kind; these take turns."""
     times: dict[str, list[float]] = {kind: [] for kind in ("plain", *KINDS)}
     for _ in range(ROUNDS):
         for kind in times:
             with nullcontext() if kind == "plain" else record(file, contents=kind):
-                work(1)  # the first region of a recording has the facts of the device and of the library
+                work(1)  # the first region of a recording writes the facts of the device and of the library
                 begun = time.perf_counter()
                 work(turns)
                 times[kind].append(time.perf_counter() - begun)

@@ -1,8 +1,8 @@
 """Measure regions without a GPU: python benchmarks/region_cost.py [--rounds N].
 
-no_driver.c, compiled on the spot, stands in for the driver; its calls take nanoseconds. The figures are the package's
-own share: µs of the fastest run, and the driver's calls that a region makes, each of which takes a true driver 0.1 to
-5 µs. The last rows are what residency adds to a region nested in one that lends the same arrays.
+no_driver.c is compiled and replaces the driver; its calls take nanoseconds. The figures are the package's own share:
+the µs of the fastest run, and the driver's calls of a region, each of which takes a real driver 0.1 to 5 µs. The last
+rows are the time that residency adds to a region nested in a region that lends the same arrays.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 SOURCE = Path(__file__).with_name("no_driver.c")
-FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # where it lies; set by the first of the two processes
+FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # the variable for its folder; the first of the two processes sets it
 CALLS = 17
-CONTEXTS = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")  # around each of the others
-COUNT = 50  # regions a run, short, so that most runs are not interrupted
+CONTEXTS = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")  # these calls surround each of the other calls
+COUNT = 50  # the regions of a run; few, so that most runs are not interrupted
 
 
 def best(function: Callable[[], object], rounds: int) -> float:
-    """µs of one call, of the fastest run."""
+    """Return the µs of one call in the fastest run."""
     for _ in range(COUNT):
         function()
     fastest = float("inf")
@@ -45,7 +45,7 @@ def best(function: Callable[[], object], rounds: int) -> float:
 
 
 def calls_of(library: ctypes.CDLL, function: Callable[[], object]) -> str:
-    """Count the driver's calls of one call, by name."""
+    """Count the driver's calls during one call, by name."""
     numbers = (ctypes.c_long * CALLS).in_dll(library, "no_driver_calls")
     names = (ctypes.c_char_p * CALLS).in_dll(library, "no_driver_names")
     before = list(numbers)
@@ -105,7 +105,7 @@ def measure(rounds: int) -> None:
         return once
 
     def added(mode: Any, arrays: list[Any]) -> float:
-        """µs more than nested, of the fastest runs, which take turns."""
+        """Return the µs that the mode adds to a nested region, in the fastest of alternating runs."""
         staying = nested = float("inf")
         for _ in range(rounds // 20):
             with testing.residency(mode):

@@ -1,8 +1,8 @@
-"""Measure what residency gains and costs: python benchmarks/residency.py [--device NAME] [--size N] [--steps N].
+"""Measure the gains and costs of residency: python benchmarks/residency.py [--device NAME] [--size N] [--steps N].
 
-Each line is one pattern of use, the same work under OFFLOAD_ARGS_RESIDENCY off, explicit (with resident=True) and auto:
-milliseconds a step, the host's own writes included; MiB sent a step; armed pages written a step, at a cost of about
-1.3 microseconds each. `hoisted` has a region around the loop by hand.
+Each line is one pattern of use: the same work with OFFLOAD_ARGS_RESIDENCY=off, =explicit (with resident=True) and
+=auto. The columns are the milliseconds per step, including the host's own writes; the MiB sent per step; and the armed
+pages written per step, at a cost of about 1.3 microseconds each. The program `hoisted` has a region around the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MODES = ("off", "explicit", "auto")
 def measure(
     n: int, steps: int, device: str, mode: str, change: Callable[[np.ndarray, int], None], hoisted: bool
 ) -> str:
-    """Run steps of y = A x with a region in the loop; change writes to A before each. Returns a cell of the table."""
+    """Run steps of y = A x with a region in the loop; `change` writes to A before each step. Return a cell of the
+    table."""
     with testing.residency("off" if mode == "off" else "auto" if mode == "auto" else "explicit"):
         A, x, y = (np.ones(shape, np.float32) for shape in ((n, n), n, n))
         d = Device(device)

@@ -1,10 +1,11 @@
-"""Programs as they are: what hooks cost, and what `accelerate` makes of NumPy and SciPy programs on a GPU.
+"""Measure unmodified programs: the cost of hooks, and the times of NumPy and SciPy programs with `accelerate` on a GPU.
 
     python benchmarks/scripts_as_they_are.py [--device cuda:0] [--only Gaussian]
 
-Without --device: the cost of a hook and of writing the tables, and what programs lose that gain nothing, with hooks
-that decide and send nothing: ABBA, medians of five. With one, also the seconds that measuring its rates takes, and each
-program with and without it, in turns; medians, and their ratio. Takes some minutes on a GPU beside 16 cores.
+Without --device, it measures the cost of a hook and of writing the tables, and the loss of programs without a gain,
+with hooks that decide but send nothing: ABBA, medians of five. With a device, it also measures the seconds for the
+device's rates, and each program with and without acceleration, in turns; it prints medians and their ratio. It takes
+some minutes on a GPU and 16 cores.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def install() -> None:
 
 
 def hook() -> None:
-    """Measure a product of 2 x 2 matrices through BLAS, ABBA."""
+    """Measure a product of 2 x 2 matrices through BLAS, in the order ABBA."""
     a, b = np.ones((2, 2)), np.ones((2, 2))
     out = np.empty((2, 2))
     times = 200_000
@@ -135,7 +136,7 @@ def programs() -> dict[str, Callable[[], object]]:
 
 
 def lapack_programs(rng: np.random.Generator, A: np.ndarray, S: np.ndarray) -> dict[str, Callable[[], object]]:
-    """Programs of 4096 x 4096 matrices, of which S is positive definite, and two statistical ones."""
+    """Return programs with 4096 x 4096 matrices, of which S is positive definite, and two statistical programs."""
     lapack_programs: dict[str, Callable[[], object]] = {}
     lapack_programs["np.linalg.solve 4096, 8 right sides"] = lambda: np.linalg.solve(A, A[:, :8])
     lapack_programs["np.linalg.inv 2048"] = lambda: np.linalg.inv(A[:2048, :2048])
@@ -218,7 +219,8 @@ def without_gain() -> dict[str, Callable[[], object]]:
 
 
 def cost(times: int = 5) -> None:
-    """Measure the hooks' cost to programs that gain nothing: as `run` has them without a device, ABBA."""
+    """Measure the cost of hooks for programs that gain nothing, with hooks as `run` sets them without a device, in the
+    order ABBA."""
     calls: list[int] = []
     for name, program in without_gain().items():
 
@@ -245,7 +247,7 @@ def cost(times: int = 5) -> None:
 
 
 def calibration(device: Device) -> None:
-    """Measure an open device first, with the loading of its libraries, as `accelerate` does."""
+    """Measure the rates of an open device, including the loading of its libraries, as `accelerate` does."""
     begun = perf_counter()
     _core.accelerate_calibrate(device.number)
     print(f"measuring the rates of {device}: {perf_counter() - begun:.2f} s (at most 1)")
@@ -264,7 +266,7 @@ def main() -> None:
         return
     calibration(Device(options.device))
     with accelerate(options.device, margin=0):
-        np.ones((64, 64)) @ np.ones((64, 65))  # opens it, and loads its libraries
+        np.ones((64, 64)) @ np.ones((64, 65))  # opens the device, and loads its libraries
         np.linalg.cholesky(np.eye(64))
     chosen = {name: program for name, program in programs().items() if options.only in name}
     for name, program in chosen.items():

@@ -1,7 +1,7 @@
 """Measure four works from and to NumPy against n, for the landing page: python benchmarks/sizes.py --out DIR.
 
 It takes less than a minute on a GPU. `python scripts/draw_comparison.py DIR/sizes.md --out docs/comparison.svg` draws
-its table. See README.md beside it.
+the table of this benchmark. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZES = {
     "solve with transfers, n = {}": (64, 256, 1024, 4096),
     "100 power-iteration steps, n = {}, one region": (64, 512, 2048, 8192),
 }
-SECONDS = 0.1  # for each of those compared
+SECONDS = 0.1  # for each contender
 
 
 class Sizes(Comparison):
@@ -36,11 +36,11 @@ class Sizes(Comparison):
         for (name, sizes), work in zip(SIZES.items(), works, strict=True):
             for n in sizes[:2] if self.quick else sizes:
                 self.attempt(name.format(n), work, n)
-        for row in self.rows:  # the goals and their notes are compare.py's
+        for row in self.rows:  # the goals and their notes belong to compare.py
             row.goals, row.note = [], ""
 
     def solve(self, row: Row, n: int) -> None:
-        """Solve A x = b for one b, and leave A as it is."""
+        """Solve A x = b for one b; A does not change."""
         A, b = self.filled(n, n) + np.float32(n) * np.eye(n, dtype=np.float32), self.filled(n)
         loops, add = contenders(row, n)
 

@@ -1,6 +1,6 @@
-"""Measure lapack.gesv from and to NumPy beside CuPy's solve with its transfers: python benchmarks/solve.py [--n N].
+"""Compare lapack.gesv from and to NumPy with CuPy's solve and its transfers: python benchmarks/solve.py [--n N].
 
-See README.md beside it.
+See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def solve_by_cupy(A: Any, b: Any) -> None:
 def milliseconds(function: Callable[[Any, Any], None], A: Any, b: Any) -> float:
     """Return the median time of a call; its arrays are made before, and its solution is checked after.
 
-    NumPy's threads spin for a while after a product, and the copies of either side have to share the cores with them:
-    so the next call waits until they rest.
+    NumPy's threads spin for a while after a product, and copies would have to share the cores with them. So the next
+    call waits until these threads rest.
     """
     times = []
     for _ in range(ROUNDS):

@@ -1,9 +1,9 @@
-"""Measure products with a sparse matrix, and conjugate gradients, beside CuPy and SciPy.
+"""Compare products with a sparse matrix, and conjugate gradients, with CuPy and SciPy.
 
 python benchmarks/sparse.py [--device cuda:0] [--side N] [--steps N] [--rounds N]
 
-The matrix is that of Poisson's equation in three dimensions, by differences of seven points: side^3 rows. Conjugate
-gradients need NVRTC, for the kernels that divide; CuPy is left out where it is not.
+The matrix is that of Poisson's equation in three dimensions, by differences of seven points, with side^3 rows.
+Conjugate gradients need NVRTC, for the kernels that divide. CuPy is left out if it is not installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offload_args import Device, In, Kernel, Out, blas, launch, offload_args, sp
 
 
 def poisson(side: int) -> Any:
-    """Return the matrix of a cube with so many points a side, in csr."""
+    """Return the csr matrix of a cube with so many points along a side."""
     size = side**3
     x = np.arange(size) % side
     y = np.arange(size) // side % side
@@ -31,7 +31,7 @@ def poisson(side: int) -> Any:
     for step, inside in ((1, x), (side, y), (side * side, None)):
         lower = np.full(size, -1.0) if inside is None else np.where(inside < side - 1, -1.0, 0.0)
         upper = np.full(size, -1.0) if inside is None else np.where(inside > 0, -1.0, 0.0)
-        along += [lower, upper]  # dia holds an element at its column
+        along += [lower, upper]  # in the format dia, an element is stored at its column
         offsets += [-step, step]
     A = scipy.sparse.dia_array((np.array(along), offsets), shape=(size, size)).tocsr()
     A.sum_duplicates()
@@ -73,7 +73,8 @@ def products(A: Any, device: Device, cupy: Any, rounds: int) -> None:
 
 
 def conjugate_gradients(A: Any, device: Device, cupy: Any, steps: int, rounds: int) -> None:
-    """Print the time of so many steps, one by one with two numbers of each on the host, and as a loop on the device."""
+    """Print the time of `steps` steps, as separate steps with two numbers each on the host, and as a loop on the
+    device."""
     right = np.random.default_rng(2).standard_normal(A.shape[0])
     pair = [In[np.float64], Out[np.float64]]
     divide = Kernel.compile(SOURCE, "divide", [*pair, np.int32], device=device, debug=False)

@@ -1,4 +1,4 @@
-"""The time of a run with a wait for it, and CuPy to compare with, for the other benchmarks."""
+"""The time of a run with a wait for it, and CuPy for comparisons, for the other benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Run = Callable[[], object]
 
 
 def median(run: Run, wait: Run, rounds: int, unit: float = 1e-3) -> float:
-    """Return the median time of a run with a wait for it, after a warm-up. unit: of the time, in seconds."""
+    """Return the median time of a run with a wait for it, after a warm-up. `unit` is the unit of the time, in
+    seconds."""
     taken = []
     run()
     wait()
@@ -29,7 +30,7 @@ def median(run: Run, wait: Run, rounds: int, unit: float = 1e-3) -> float:
 
 
 def cupy_for(device: Device) -> Any:
-    """Return CuPy, to compare with on a CUDA device; None if the device is another one, or CuPy is not installed."""
+    """Return CuPy, for comparisons on a CUDA device; None for another device, or if CuPy is not installed."""
     if not device.name.startswith("cuda"):
         return None
     try:

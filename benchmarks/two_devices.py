@@ -1,10 +1,10 @@
-"""Arrays lent to two devices of one machine: the sum of their buses, and copies between them.
+"""Measure arrays lent to two devices of one machine: the sum of their buses, and copies between the devices.
 
     python benchmarks/two_devices.py [--devices NAME NAME] [--rounds N] [--bytes N]
 
-It prints GB/s of an array that goes up and comes down in a region: on one device, and on both at once, a thread each,
-with the ratio. Then, by size, the time until the second device has an array: from the first one, which has it in an
-open region, and up from the host.
+It prints the GB/s of an array that goes up and comes down in a region, on one device, and on both at the same time,
+with a thread each, and the ratio. Then it prints, by size, the time until the second device has an array, from the
+first device, which has the array in an open region, and from the host.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from offload_args import Device, In, offload_args
 
 
 def _through(device: str, array: np.ndarray, rounds: int) -> None:
-    """Send an array up and have it come down, some times: taking an address writes nothing, but may."""
+    """Send an array up and down, some times. Taking the address makes it come down, because the address might be
+    written to."""
     for _ in range(rounds):
         with offload_args(array, device=device) as (d,):
             _ = d.address
 
 
 def _seconds(work: Sequence[Callable[[], None]]) -> float:
-    """Return how long some functions take, each on a thread of its own."""
+    """Return the seconds that some functions take, each on a separate thread."""
     threads = [threading.Thread(target=function) for function in work]
     start = time.perf_counter()
     for thread in threads:
@@ -39,10 +40,10 @@ def _seconds(work: Sequence[Callable[[], None]]) -> float:
 
 
 def buses(devices: Sequence[str], nbytes: int, rounds: int) -> None:
-    """Print the rates of one device and of all."""
+    """Print the rates of one device and of all devices."""
     arrays = [np.full(nbytes // 8, float(i)) for i in range(len(devices))]
     rates = []
-    for count in (len(devices), 1, len(devices), 1, len(devices)):  # the first is not counted
+    for count in (len(devices), 1, len(devices), 1, len(devices)):  # the first measurement is not counted
         work = [lambda i=i: _through(devices[i], arrays[i], rounds) for i in range(count)]
         rates.append((count, 2 * nbytes * rounds * count / _seconds(work) * 1e-9))
     alone = statistics.mean(rate for count, rate in rates[1:] if count == 1)
@@ -54,7 +55,7 @@ def buses(devices: Sequence[str], nbytes: int, rounds: int) -> None:
 
 
 def _microseconds(device: str, array: np.ndarray, rounds: int) -> float:
-    """Return the time from entering a region until the device has the array, which goes there by its first use."""
+    """Return the time from entering a region until the device has the array, which goes up at its first use."""
     times = []
     for _ in range(rounds):
         with offload_args(In(array), device=device) as (d,):
@@ -66,7 +67,7 @@ def _microseconds(device: str, array: np.ndarray, rounds: int) -> float:
 
 
 def peers(devices: Sequence[str], most: int) -> None:
-    """Print by size how long an array takes to the second device."""
+    """Print, by size, the time of an array's way to the second device."""
     first, second = devices[:2]
     print("bytes: us from the host, from the other device, GB/s of either")
     nbytes = 16 << 10

@@ -1,1 +1,2 @@
-"""The generator: makes C routines and Python modules from vendors' headers and roles. Never imported at run time."""
+"""The generator, which makes C routines and Python modules from vendors' headers and roles. It is never imported at run
+time."""

@@ -1,13 +1,13 @@
 """Runs the generator: `extract` reads vendor headers, `emit` writes the files that the build compiles.
 
-`report` writes report.md and words.md; `--check` verifies the roles files, and that report.md and words.md are current.
+`report` writes report.md and words.md; `--check` checks the roles files, and that report.md and words.md are current.
 
     python -m bindings extract --library cublas --header .../cublas_v2.h -I .../include [-I the compiler's]
     python -m bindings report
     python -m bindings emit --out DIR
     python -m bindings --check
 
-Extracting needs libclang.
+`extract` needs libclang.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .lines import located
 
 
 def _no_libclang() -> str:
-    """Return the remedy for a Python without libclang, with the version that pyproject.toml asks for."""
+    """Return the remedy for a Python without libclang, with the version that pyproject.toml requires."""
     project = tomllib.loads((roles.HERE.parent / "pyproject.toml").read_text())["project"]
     needed = next(
         requirement for requirement in project["optional-dependencies"]["dev"] if requirement.startswith("libclang")
@@ -34,7 +34,7 @@ def _no_libclang() -> str:
 
 def _extract(library: str, header: Path, include: list[Path], is_older: bool) -> None:
     try:
-        from . import headers  # the build has no libclang
+        from . import headers  # imported here, because the build has no libclang
     except ModuleNotFoundError as error:
         if error.name != "clang":
             raise

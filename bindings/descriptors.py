@@ -1,6 +1,6 @@
 """The roles of libraries with descriptors: extents from descriptors, workspaces, lists, and real numbers.
 
-words.md has the words. emit/descriptors.py writes the bodies of functions that have them.
+words.md describes the words. emit/descriptors.py writes the bodies of functions that have these roles.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from .labelled import Extent, Label, Labelled, pointee
 from .parameters import Array, Number, Parameter, Scalar, device_pointer
 
 REALS = {"float": "f32", "double": "f64"}
-# In `describes` of [object.<key>], a word for each parameter of the queried function, after its name.
+# `describes` of [object.<key>] has the name of the queried function, and one of these words for each parameter of it.
 WORDS = ("dtype", "rank", "shape", "strides", "lengths", "unused", "none")
 MOST_DIMENSIONS = 8  # OA_MOST_DIMENSIONS of csrc/body/descriptor.h
 
 
 @dataclass(frozen=True)
 class Query:
-    """A function of the library that returns how many bytes a call needs: its symbol, arguments and output."""
+    """A function of the library that returns the number of bytes that a call needs: its symbol, arguments and
+    output."""
 
     symbol: str
     arguments: tuple[ast.expr, ...]
-    output: str  # the name of that parameter; "" for its only output
-    beside: tuple[tuple[str, str], ...] = ()  # an output, and the array without which NULL is passed for it
+    output: str  # the name of the parameter for the output; "" for the only output
+    beside: tuple[tuple[str, str], ...] = ()  # (output, the array without which NULL is passed for it)
 
     @property
     def text(self) -> str:
-        """Return it as messages name it."""
+        """Return the query as text for messages."""
         return f"{self.symbol}({', '.join(map(ast.unparse, self.arguments))})"
 
 
@@ -53,7 +54,7 @@ def query_from(text: str) -> Query | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Room(Array):
-    """Device memory whose size in bytes a query returns: a workspace, or data that a call leaves for a later one."""
+    """Device memory whose size in bytes a query returns: a workspace, or data that a call leaves for a later call."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -114,7 +115,7 @@ class Room(Array):
 
 @dataclass(frozen=True, kw_only=True)
 class Factor(Scalar):
-    """A number on the host: a double if the elements that a descriptor describes are doubles, else a float."""
+    """A number on the host: a double if a descriptor's elements are doubles, else a float."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -123,7 +124,7 @@ class Factor(Scalar):
             "a number of the host: a double if `yDesc` describes doubles, and a float otherwise",
         ),
     )
-    by: str  # the descriptor of the elements
+    by: str  # the name of the descriptor of the elements
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -141,7 +142,7 @@ class Factor(Scalar):
 
 @dataclass(frozen=True, kw_only=True)
 class OptionalObject(Object):
-    """An object, or none."""
+    """An object, which the caller may leave out."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(r"object (?P<key>\w+) or none", "object tensor or none", "an object, or NULL"),
@@ -160,7 +161,7 @@ class OptionalObject(Object):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldObject(OptionalObject):
-    """An object that the call's first object uses from now on, or none."""
+    """An object, or none, that the call's first object uses from now on."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(r"keeps (?P<key>\w+)", "keeps tensor", "an object, or NULL, that the first object uses from now on"),
@@ -187,7 +188,7 @@ class Real(HelperParameter):
 
     @property
     def c_number(self) -> str:
-        """Return its type in C."""
+        """Return the number's type in C."""
         return "float" if self.dtype == "f32" else "double"
 
     def declaration(self, device: bool) -> str:
@@ -219,8 +220,8 @@ class Integers(HelperParameter):
         ),
     )
     role: ClassVar[str] = "integers"
-    length: ast.expr | None  # the least number of integers; None: any number
-    optional: bool = False  # the caller may pass none
+    length: ast.expr | None  # the least number of integers; None for any number
+    optional: bool = False  # whether the caller may pass no list
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -289,7 +290,7 @@ class GivenReal(Given):
 
 @dataclass(frozen=True, kw_only=True)
 class GivenList(Given):
-    """An output of several integers or structs; an argument has their number."""
+    """An output of several integers or structs; an argument is their number."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -298,9 +299,9 @@ class GivenList(Given):
             "an output of n integers; `gives structs(n)`: an output of n structs, which `[raw]` defines",
         ),
     )
-    length: str  # that argument
-    at: int  # its place in the record
-    format: str = ""  # of a struct's fields
+    length: str  # the name of this argument
+    at: int  # the place of this argument in the record
+    format: str = ""  # the format of a struct's fields
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -428,7 +429,7 @@ class Elements(HostArray):
 
 @dataclass(frozen=True, kw_only=True)
 class Bytes(HostArray):
-    """A host array with a number of bytes. `type_of`: the enum that determines its dtype."""
+    """A host array with a number of bytes. `type_of` is the enum that determines its dtype."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -473,7 +474,7 @@ def _pointed_to(labelled: Labelled) -> str:
 
 
 def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
-    """Return why a function may change an object unnoticed, with the role that is the reason; or "".
+    """Return the reason why a function may change an object unnoticed, with the role that causes it; or "".
 
     The core remembers the settings of an object until the object is passed to a helper function, or to a function with
     an output `gives`. No other function may change an object. A function changes an object if it writes nothing else,
@@ -484,7 +485,7 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
         for parameter in parameters
         if isinstance(parameter, Object) and not parameter.object_kind.is_handle and not parameter.object_kind.tells
     ]
-    # A function without arrays and numbers is a helper function.
+    # A function without arrays and numbers is a helper function, whose changes are noticed.
     works = [parameter for parameter in parameters if isinstance(parameter, (Array, Number))]
     if not kinds or not works or any(isinstance(parameter, Given) for parameter in parameters):
         return ""

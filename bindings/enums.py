@@ -1,4 +1,4 @@
-"""The constants of a library: the header's constants that [enums] names, without the vendor's prefix."""
+"""The constants of a library, which are the constants in [enums], without the vendor's prefix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_count(name: str, constants: dict[str, int]) -> bool:
 
 
 class Enums:
-    """The [enums] and [words] of a library, with the values that the header has."""
+    """The [enums] and [words] of a library, with the values from the header."""
 
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.api = api
@@ -24,7 +24,7 @@ class Enums:
         self.cache: dict[tuple[str, bool], Enum] = {}
         self.words: dict[str, str] = {}
         self.all_constants = {key: value for enum in api["enums"].values() for key, value in enum.items()}
-        for table in self.tables.values():  # an enum of a header that is not read
+        for table in self.tables.values():  # enums of a header that is not read
             self.all_constants |= table.get("values", {})
         used = {key for table in self.tables.values() for key in [*self.constants_of(table), *table.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
@@ -41,7 +41,7 @@ class Enums:
         self.constants = {name: self.all_constants[key] for key, name in self.names_here.items()}
 
     def stripped(self, key: str) -> str:
-        """Return a constant's name without the vendor's prefix, unless the rest is no name."""
+        """Return a constant's name without the vendor's prefix, unless the remaining text is no name."""
         short = key
         for prefix in self.strip:
             short = short.removeprefix(prefix)
@@ -58,7 +58,7 @@ class Enums:
         return list(listed)
 
     def dtypes_of(self, c_type: str) -> set[str]:
-        """Return every dtype that constants of a C type stand for."""
+        """Return every dtype for which constants of a C type stand."""
         return {
             dtype
             for table in self.tables.values()
@@ -67,11 +67,12 @@ class Enums:
         }
 
     def for_letter(self, letter: str) -> dict[str, Enum]:
-        """Return every enum by its key; letter: of a function's type, since complex types may have other constants."""
+        """Return {key: enum}. `letter` is the letter of a function's type, because complex types may have other
+        constants."""
         return {key: self.enum(key, letter in ("c", "z")) for key in self.tables}
 
     def enum(self, key: str, is_complex: bool = False) -> Enum:
-        """Return one of [enums]."""
+        """Return the enum with a key of [enums]."""
         if (key, is_complex) not in self.cache:
             self.cache[key, is_complex] = self.make(key, is_complex)
         return self.cache[key, is_complex]

@@ -1,4 +1,4 @@
-"""Checks the expressions of roles: each is a size, a test or a leading dimension, as its place needs."""
+"""Checks the expressions of roles: depending on its place, each has to be a size, a test or a leading dimension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .helper_functions import HostArray, Integer, Object
 from .labelled import Extent
 from .parameters import Array, EnumValue, HostList, Number, Parameter, Size
 
-# Extents whose first argument is a test. Their last argument may be a test, too.
+# Extents whose first argument is a test; the last argument may be a test, too.
 _TRIANGLES = ("triangle", "band_triangle", "packed")
 _WITH_LD = ("matrix", "triangle", "band", "band_triangle")
 MOST = 2**63 - 1
@@ -31,17 +31,18 @@ EXPRESSIONS = {
 
 @cache
 def names_in(expression: ast.expr) -> frozenset[str]:
-    """Return every name of an expression. Functions share expressions, so each is read once."""
+    """Return every name of an expression. Functions share expressions, so the result is cached."""
     nodes = list(ast.walk(expression))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called)
 
 
 class Names:
-    """The names that the expressions of one function may have."""
+    """The names that the expressions of one function may contain."""
 
     def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
-        """Take the parameters of a function. of_groups: the names of lists stand for the values of one group."""
+        """Take the parameters of a function. `of_groups`: whether the names of lists stand for the values of one
+        group."""
         lists = [parameter for parameter in parameters if isinstance(parameter, HostList)] if of_groups else []
         self.sizes: dict[str, Size | HostList] = {
             parameter.name: parameter for parameter in parameters if isinstance(parameter, Size)
@@ -67,7 +68,7 @@ class Names:
             yield f"{name} is neither a parameter nor a constant"
 
     def size(self, expression: ast.expr) -> Iterator[str]:
-        """Yield why an expression is not a size."""
+        """Yield the reasons why an expression is not a size."""
         match expression:
             case ast.Name(id=name):
                 if name not in self.sizes and name not in self.integers:
@@ -95,13 +96,13 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
     def told(self, name: str, told: str) -> Iterator[str]:
-        """Yield the reason why an object has no such number."""
+        """Yield the reason why an object does not report the number `told`."""
         kind = self.objects[name].object_kind if name in self.objects else None
         if kind is None or told not in dict(kind.tells):
             yield f"{name}.{told} is no number that an object tells"
 
     def test(self, expression: ast.expr) -> Iterator[str]:
-        """Yield why an expression is not a test."""
+        """Yield the reasons why an expression is not a test."""
         match expression:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
                 compared = [left, right]
@@ -122,7 +123,7 @@ class Names:
                     yield f"{ast.unparse(side)!r} is not an enum, a size, a constant or a number to compare with"
 
     def requirement(self, expression: ast.expr) -> Iterator[str]:
-        """Yield why an expression is not a comparison of sizes."""
+        """Yield the reasons why an expression is not a comparison of sizes."""
         unknown = list(self.unknown(expression))
         yield from unknown
         match expression:
@@ -135,7 +136,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that compares sizes, such as m >= n"
 
     def overwrites(self, expression: ast.expr) -> Iterator[str]:
-        """Yield why an expression is not a condition for overwriting."""
+        """Yield the reasons why an expression is not a condition for overwriting."""
         match expression:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 name in self.numbers
@@ -176,7 +177,7 @@ class Names:
 
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
-    """Return the faults of the labels of a function's arrays, each after the name of its parameter."""
+    """Return the faults of the labels of a function's arrays; each fault begins with the name of its parameter."""
     plain = Names(parameters, constants)
     arrays = {parameter.name: parameter for parameter in parameters if isinstance(parameter, Array)}
     faults = []

@@ -1,4 +1,4 @@
-"""The functions of a library that its families bind, each joined with its declaration in the header."""
+"""The functions that a library's families bind; each is joined with its declaration in the header."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .parameters import (
     name_fault,
 )
 
-# Headers that generated code includes: of bodies and of callers that are written by hand.
+# Headers of hand-written bodies and of hand-written callers, which generated code includes.
 BODIES = tuple(Path(__file__).parents[1] / "csrc" / "body" / name for name in ("cublaslt.h", "fft.h"))
 CALLERS = BODIES[0].with_name("rotmg.h")
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
@@ -40,22 +40,22 @@ def _names(paths: Iterable[Path]) -> str:
 
 
 def _declared(function: str, first: str) -> bool:
-    """Return whether a header of bodies declares a function whose first parameter points to that type."""
+    """Return whether a header of bodies declares a function whose first parameter points to the type `first`."""
     pattern = rf"\bint {re.escape(function)}\({first} \*"
     return any(re.search(pattern, path.read_text()) for path in BODIES)
 
 
 @dataclass(frozen=True)
 class Binding:
-    """One function that a family of the roles file binds, before it is looked up in the header."""
+    """One function of a family in the roles file, before it is looked up in the header."""
 
     family: str
     name: str
     letter: str
     form: str
     summary: str
-    older: str  # its name in older versions; "" if that was the same
-    may_lack: bool  # the header need not have it
+    older: str  # its name in older versions; "" if the name was the same
+    may_lack: bool  # whether the header may lack the function
 
 
 class Families:
@@ -102,7 +102,7 @@ class Families:
         return [functions[name] for name in sorted(functions)]
 
     def named(self) -> Iterator[Binding]:
-        """Yield each function that is to be bound; a library's own families come first."""
+        """Yield each function that is to be bound; the functions of a library's own families are first."""
         families = self.roles.get("family", {})
         listed = [
             (key, template, template in family.get("shared", ()))
@@ -112,7 +112,7 @@ class Families:
         for key, template, is_shared in sorted(listed, key=lambda entry: entry[2]):
             bound = families[key]["bind"][template]
             older = families[key].get("older", {}).get(template, "")
-            # A template without letters is one function; its types are complete.
+            # A template without letters is one function, whose types are complete.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 forms = []
@@ -123,7 +123,7 @@ class Families:
                 yield from [form for form in forms if self.symbol(form.name)[0]] or forms[:1]
 
     def symbol(self, name: str) -> tuple[str | None, list[str]]:
-        """Return the vendor's symbol for a name, or None, and the symbols that were looked for."""
+        """Return the vendor's symbol for a name, or None, and the symbols that were searched for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
         candidates = [symbol.format(name=name, Name=camel) for symbol in self.settings.get("symbols", ["{name}"])]
         exact = next((candidate for candidate in candidates if candidate in self.api["functions"]), None)
@@ -133,7 +133,7 @@ class Families:
         return next((self.folded[name] for name in folded if name in self.folded), None), candidates
 
     def in_older_version(self, bound: Binding, symbol: str, place: str) -> None:
-        """Note the name of a function in older versions of the library, after a check that it is the same function."""
+        """Check that a function of older versions of the library is the same function, and note its name."""
         instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
         wrong = fault(self.api, symbol, instead)
         if wrong:
@@ -149,7 +149,7 @@ class Families:
         return sorted(twins & self.api["functions"].keys())
 
     def left_over(self, functions: list[Function]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """Return the functions that are not bound, by the reason, and the functions that only <library>.raw has."""
+        """Return {reason: functions that are not bound}, and {reason: functions that only <library>.raw has}."""
         bound = {name for function in functions for name in (function.symbol, function.wide_symbol, function.query)}
         bound |= set(self.twins(functions))
         used = {str(symbol) for symbol in self.roles.get("handle", {}).values()}  # symbols that the core calls
@@ -225,7 +225,7 @@ class Families:
             isinstance(parameter, Array) for parameter in plain
         )
         query = symbol + self.query_end if any(isinstance(parameter, Workspace) for parameter in parameters) else ""
-        # The form with 64-bit sizes writes 64-bit indices, to arrays of another dtype. So it is another function.
+        # The form with 64-bit sizes writes 64-bit indices to arrays of another dtype, so it is another function.
         has_sizes = any(isinstance(parameter, Size) and parameter.is_narrow for parameter in parameters)
         has_indices = any(
             parameter.dtype == "i32" and parameter.direction != "in"
@@ -322,7 +322,8 @@ class Families:
         return parameters
 
     def with_complex(self, parameters: list[Parameter]) -> list[Parameter]:
-        """Return the parameters with the array that determines which numbers are complex, if their enum does not."""
+        """Return the parameters, in which an array determines whether numbers are complex if the enum of their dtype
+        does not."""
         typed = {parameter.name: parameter.enum.type for parameter in parameters if isinstance(parameter, DataType)}
         of_type = {
             parameter.name: self.enums.dtypes_of(typed[parameter.of])
@@ -347,7 +348,7 @@ class Families:
         ]
 
     def check_names(self, parameters: list[Parameter], place: str) -> None:
-        """Note the parameters that refer to missing ones, or have names that can't be used."""
+        """Note a fault for each parameter that refers to a missing parameter, or has a name that can't be used."""
         types = {parameter.name for parameter in parameters if isinstance(parameter, DataType)}
         for parameter in parameters:
             if isinstance(parameter, HostList) and parameter.length not in {other.name for other in parameters}:
@@ -370,7 +371,7 @@ class Families:
         rooms = [parameter for parameter in parameters if isinstance(parameter, (Workspace, WorkspaceSize))]
         for room in rooms:
             if isinstance(room, Workspace) and not room.on_host:
-                continue  # some functions report the size that they need
+                continue  # some functions report the size that they need, and it may be narrow
             if not any(room.on_host == other.on_host and type(other) is not type(room) for other in rooms):
                 missed = "workspace of that size" if isinstance(room, WorkspaceSize) else "size of that workspace"
                 self.faults.append(f"{place}: {room.name}: there is no {'host ' * room.on_host}{missed}")
@@ -389,7 +390,8 @@ class Families:
     def with_fields(
         self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], place: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-        """Return names and types of a header's parameters, with fields in place of structs whose labels require that.
+        """Return names and types of a header's parameters. If labels require it, the fields of a struct replace the
+        struct.
 
         Also return the struct of each field, by the field's name.
         """
@@ -438,11 +440,11 @@ class Families:
 
     @property
     def query_end(self) -> str:
-        """Return how the names of queries end; "" if the library has none."""
+        """Return the end of the names of queries; "" if the library has no queries."""
         return str(self.settings.get("workspace", ""))
 
     def called(self, family: dict[str, Any], place: str) -> tuple[str, ...]:
-        """Return the functions of the header that a body written by hand calls."""
+        """Return the functions of the header that a hand-written body calls."""
         symbols = tuple(
             ask if ask in self.api["functions"] else self.symbol(ask)[0] or ask
             for ask in family.get("asks", "").split()
@@ -451,7 +453,8 @@ class Families:
         return symbols
 
     def body(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that a family names as its body, after a check that csrc/body/ has it; "" if none."""
+        """Return the C function that a family names as its body, after a check that csrc/body/ has it; "" if there is
+        none."""
         written = str(family.get("written", ""))
         if written and not _declared(written, "const oa_routine"):
             self.faults.append(f"{place}: written: none of {_names(BODIES)} in csrc/body has {written}")
@@ -467,14 +470,14 @@ class Families:
         return group
 
     def noted_by(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that computes the notes of an object; "" if none."""
+        """Return the C function that computes the notes of an object; "" if there is none."""
         noted_by = str(family.get("noted_by", ""))
         if noted_by and not _declared(noted_by, "oa_helper_call"):
             self.faults.append(f"{place}: noted_by: none of {_names(BODIES)} in csrc/body has {noted_by}")
         return noted_by
 
     def caller(self, family: dict[str, Any], name: str, place: str) -> str:
-        """Return the C function that calls the library's for a family; "" if none."""
+        """Return the C function that calls the library's functions of a family; "" if there is none."""
         caller = str(family.get("called_by", "")).replace("{name}", name)
         if caller and not re.search(rf"\bint {re.escape(caller)}\(void \*symbol", CALLERS.read_text()):
             self.faults.append(f"{place}: called_by: csrc/body/{CALLERS.name} has no {caller}")
@@ -483,7 +486,7 @@ class Families:
         return caller
 
     def wide(self, symbol: str, place: str) -> str | None:
-        """Return the name of the form with 64-bit sizes, after a check that it is the same function."""
+        """Return the name of the form with 64-bit sizes, after a check that only its integers differ."""
         suffix = self.settings.get("wide")
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
@@ -501,7 +504,7 @@ class Families:
         return f"{symbol}{suffix}"
 
     def integer(self, c_type: str) -> str:
-        """Return a type in which C's own name of an integer replaces the header's name."""
+        """Return a C type in which the header's names of integers are replaced by C's own names."""
         if not self.integers:
             return c_type
         return re.sub(r"\w+", lambda word: str(self.integers.get(word[0], word[0])), c_type)

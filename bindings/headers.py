@@ -1,6 +1,7 @@
-"""Reads a vendor header with libclang into api/<library>.json: names, C types and constants, no text of the header.
+"""Reads a vendor header with libclang, and writes names, C types and constants, but no text of the header, to
+api/<library>.json.
 
-Needed only when a new version of a header is taken in; the build reads the JSON.
+This module is only needed for a new version of a header; the build reads the JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from clang import cindex
 
 
 def _c_type(kind: cindex.Type) -> str:
-    """Return a parameter's type as the header spells it, without a const of the value itself."""
+    """Return a parameter's type in the header's spelling, without a const of the value itself."""
     spelling = re.sub(r"\s+", " ", kind.spelling).strip()
     if kind.is_const_qualified():
         spelling = re.sub(r"\s*\bconst$", "", spelling) if spelling.endswith("const") else spelling
@@ -51,7 +52,7 @@ def _by_value(constants: dict[str, int]) -> dict[str, int]:
 
 
 def _declarations(cursor: cindex.Cursor) -> Iterator[cindex.Cursor]:
-    """Yield the declarations, in blocks of `extern "C"` too."""
+    """Yield the declarations, including those in blocks of `extern "C"`."""
     for child in cursor.get_children():
         if child.kind is cindex.CursorKind.LINKAGE_SPEC:
             yield from _declarations(child)
@@ -63,10 +64,10 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
     """Return the declarations of `header`: its version, functions and enum constants, all sorted.
 
     settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
-    version), `functions` and `constants` (regular expressions for the names to read), `prefix` (what a build of
-    the library puts before its names; taken off), `defines` (macros that are set before the header is read), `language`
-    ("c++" for a header that declares more in C++; functions with a body are left out). Raises ValueError
-    when the header does not parse without errors.
+    version), `functions` and `constants` (regular expressions for the names to read), `prefix` (the prefix of a build's
+    names, which is removed), `defines` (macros that are set before the header is read), `language` ("c++" for a header
+    that declares more in C++; functions with a body are left out). Raises ValueError if the header can't be parsed
+    without errors.
     """
     cpp = settings.get("language") == "c++"
     arguments = ["-x", *(["c++", "-std=c++17"] if cpp else ["c", "-std=c11"]), *(f"-I{folder}" for folder in include)]
@@ -102,9 +103,9 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
             declaration = cursor.underlying_typedef_type.get_declaration()
             if declaration.kind is cindex.CursorKind.ENUM_DECL:
                 constants = _constants(declaration)
-                enums.pop(declaration.spelling, None)  # functions name the type, not its tag
+                enums.pop(declaration.spelling, None)  # functions use the name of the type, not its tag
                 if constants and all(re.match(settings["constants"], constant) for constant in constants):
-                    enums.pop(declaration.spelling, None)  # functions take it by the name of the type
+                    enums.pop(declaration.spelling, None)  # functions use the name of the type
                     enums[cursor.spelling] = constants
     enums = {name: values for name, values in enums.items() if re.match(r"\w+$", name)}
     return {
@@ -116,7 +117,7 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
 
 
 def to_json(api: dict[str, Any]) -> str:
-    """Write api as JSON, one function or enum a line, so that the difference of two versions can be read."""
+    """Write an api as JSON, with one function or enum in each line, so that a diff of two versions is readable."""
     lines = ["{", f' "header": {json.dumps(api["header"])},', f' "version": {json.dumps(api["version"])},']
     for section in ("functions", "enums"):
         entries = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in api[section].items()]

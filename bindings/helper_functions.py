@@ -1,7 +1,7 @@
-"""The roles of functions that work on no array: objects, integers, texts, streams, outputs.
+"""The roles of functions that take no device array: objects, integers, texts, streams, outputs.
 
-A *helper function* has no array and no number of BLAS: it makes, sets, queries, names or destroys. Its parameters are
-enums, sizes, and instances of the classes here.
+A *helper function* has no array and no number of BLAS. It makes, sets, queries, names or destroys an object. Its
+parameters are enums, sizes, and instances of the classes of this module.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ C_INTEGER = {"u8": "unsigned char", "i32": "int", "u32": "unsigned", "i64": "int
 class HelperParameter(Parameter):
     """A parameter that only helper functions have."""
 
-    passed: ClassVar[bool] = True  # it is passed to the vendor's function
-    in_python: ClassVar[bool] = True  # the Python function takes it
+    passed: ClassVar[bool] = True  # whether it is passed to the vendor's function
+    in_python: ClassVar[bool] = True  # whether the Python function takes it
 
     def vendor(self, at: int) -> tuple[str, str]:
-        """Return the C type and the expression that the vendor's function takes; `at`: the place of the value."""
+        """Return the C type and the expression that the vendor's function takes; `at` is the place of the value."""
         raise NotImplementedError
 
     def described(self) -> str:
-        """Return its line of the docstring, or ""."""
+        """Return the parameter's line of the docstring, or ""."""
         return ""
 
 
@@ -103,7 +103,7 @@ class DeviceNumber(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Integer(HelperParameter):
-    """A plain integer; the vendor's manual defines it."""
+    """A plain integer, which the vendor's manual defines."""
 
     labels: ClassVar[tuple[Label, ...]] = (Label("integer", "integer", "an integer whose meaning is in the manual"),)
     role: ClassVar[str] = "integer"
@@ -132,7 +132,7 @@ class Integer(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class SetStream(HelperParameter):
-    """A stream of the caller's own, for an object."""
+    """The caller's own stream, for an object."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label("sets stream", "sets stream", "a stream of the caller, for the object in the parameter before"),
@@ -163,13 +163,14 @@ FIELDS |= {"uint64_t": "Q", "long long": "q"}
 
 
 def struct_format(definition: str) -> str:
-    """Return the format of the fields of "struct { int x, y; }"; "" if it is another definition."""
+    """Return the format of the fields of a definition such as "struct { int x, y; }"; "" for another definition."""
     types = [c_type for _, c_type in struct_fields(definition)]
     return "".join(FIELDS[type_] for type_ in types) if FIELDS.keys() >= set(types) else ""
 
 
 def struct_fields(definition: str) -> list[tuple[str, str]]:
-    """Return name and C type of each field of "struct { const void *a, *b; int c; }"; [] of another definition."""
+    """Return the name and C type of each field of a definition such as "struct { const void *a, *b; int c; }", or
+    []."""
     match = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
     fields = []
     for field in filter(str.strip, match[1].split(";") if match else []):
@@ -182,14 +183,14 @@ def struct_fields(definition: str) -> list[tuple[str, str]]:
 
 
 def struct_bytes(definition: str) -> int:
-    """Return the size of "struct { char data[128]; }"; 0 of another definition."""
+    """Return the size of a definition such as "struct { char data[128]; }"; 0 for another definition."""
     match = re.fullmatch(r"struct \{ (?:unsigned )?char \w+\[(\d+)\]; \}", definition)
     return int(match[1]) if match else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByValue(HelperParameter):
-    """A struct of bytes by value."""
+    """A struct of bytes that is passed by value."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label("bytes", "bytes", "a struct by value, which `[raw]` defines as an array of char; bytes in Python"),
@@ -222,7 +223,7 @@ class ByValue(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Kept(HelperParameter):
-    """Device memory that the library may use from now on: it lives as long as the object that uses it."""
+    """Device memory that the library may use from now on; it lives as long as the object that uses it."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -232,7 +233,7 @@ class Kept(HelperParameter):
         ),
     )
     role: ClassVar[str] = "keeps"
-    size: ast.expr  # how many bytes
+    size: ast.expr  # the number of bytes
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -290,7 +291,7 @@ class HostArray(HelperParameter):
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Return the expressions of its extent."""
+        """Return the expressions of the array's extent."""
         return self.extent.expressions
 
     def declaration(self, device: bool) -> str:
@@ -313,7 +314,7 @@ class HostArray(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Given(HelperParameter):
-    """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
+    """An output, which is written through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(r"new (?P<key>\w+)", "new tensor", "an object that the function makes; Python returns it"),
@@ -324,12 +325,12 @@ class Given(HelperParameter):
             "`returned integer`: C's return value",
         ),
     )
-    value_kind: str  # integer, enum, text, stream or new
+    value_kind: str  # "integer", "enum", "text", "stream" or "new"
     in_python: ClassVar[bool] = False
     last: ClassVar[bool] = True
     enum: Enum | None = None
     object_kind: ObjectKind | None = None
-    returned: bool = False  # it is the function's return value, and the last value of the record
+    returned: bool = False  # whether it is the function's return value, and the last value of the record
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -395,7 +396,7 @@ class Given(HelperParameter):
         return {"text": "str", "stream": "SupportsStream"}.get(self.value_kind, "int")
 
     def in_words(self) -> str:
-        """Return its description, for the docstring."""
+        """Return the description of the output, for the docstring."""
         if self.object_kind:
             return f"a new {self.object_kind.name}"
         if self.enum:
@@ -417,7 +418,7 @@ class GivenBytes(Given):
             "which is made from bytes",
         ),
     )
-    shown_as: str  # its class, which [library] adds
+    shown_as: str  # the name of its class, which [library] adds
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:

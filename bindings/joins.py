@@ -14,7 +14,7 @@ from .library import Library, RolesError
 from .older import Older
 from .parameters import Stream
 
-# The keys of [find] with their defaults: how a library is found and asked for its version.
+# The keys of [find] with their defaults, for finding a library and for querying its version.
 FIND: dict[str, Any] = {
     "install": "install it",
     "pathfinder": "",
@@ -24,12 +24,12 @@ FIND: dict[str, Any] = {
     "folders": [],
 }
 VERSION_GIVES = ("text", "parts", "number", "buffer")
-# How a library receives the stream: through its handle; as an argument; or not at all.
+# The ways in which a library gets the stream: through its handle, as an argument, or not at all.
 STREAMS = ("handle", "argument", "none")
-# Where a library's functions take scalars and results: on the host or the device, by the handle's pointer mode; only
-# through pointers to the host; or by value.
+# The ways in which a library's functions take scalars and results: on the host or the device, depending on the handle's
+# pointer mode; only through pointers to the host; or by value.
 SCALARS = ("pointer mode", "host", "by value")
-# The functions of [handle]: whether they take a pointer to the handle's type, and how many parameters follow.
+# {function of [handle]: (whether it takes a pointer to the handle's type, the number of further parameters)}.
 HANDLE_FUNCTIONS = {
     "create": (True, 0),
     "destroy": (False, 0),
@@ -41,7 +41,7 @@ HANDLE_MODES = ("host_mode", "device_mode")
 
 
 class Joined:
-    """A library. This class reads all of its tables except the families."""
+    """A library. This class reads all tables of its roles file except the families."""
 
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class Joined:
         return "" if types == [table["type"], "int *"] else f"{symbol} takes {', '.join(types)}, and needs {needed}"
 
     def find(self) -> dict[str, Any]:
-        """Return how Python finds the library, with a value for every key."""
+        """Return the table of how Python finds the library, with a value for every key."""
         find = dict(self.roles.get("find", {}))
         version = find.pop("version", {"call": "", "gives": ""})
         if version["gives"] not in ("", *VERSION_GIVES):
@@ -117,7 +117,7 @@ class Joined:
         return FIND | find | {"version": (version["call"], version["gives"])}
 
     def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
-        """Return a setting that has to be one of a few words."""
+        """Return a setting whose value has to be one of a few words."""
         value = self.roles[table].get(key, default)
         if value not in allowed:
             self.faults.append(f"{self.name}.toml: [{table}] {key}: {value!r} is none of {', '.join(allowed)}")
@@ -159,7 +159,7 @@ class Joined:
         return [f"{self.name}.toml: [handle] {key}: {symbol} takes {', '.join(types)}, and needs to take {needed}"]
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
-        """Check the library's stream and scalar modes against the handle's functions, and return both."""
+        """Check the library's stream mode and scalar mode against the handle's functions, and return both modes."""
         has = handle or {}
         modes = "pointer mode" if "set_pointer_mode" in has else "host"
         stream = self.setting("library", "stream", STREAMS, "handle" if "set_stream" in has else "none")

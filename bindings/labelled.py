@@ -1,4 +1,4 @@
-"""A label and its parameter. The classes of parameters are made from these."""
+"""A label and its parameter, from which the classes of parameters are made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from functools import cache
 
-# How many arguments each extent takes, and which of them are the sizes of the operand.
+# {extent: (the possible numbers of its arguments, the positions of the arguments that are the operand's sizes)}.
 EXTENTS = {
     "vector": ((2,), (0,)),
     "elements": ((1,), (0,)),
@@ -21,8 +21,8 @@ EXTENTS = {
     "bytes": ((1,), ()),
 }
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
-MOST_NAMED = 20  # constants in one message
-# The dtypes of integers, by C type. A number of a helper function has as many bits as its type.
+MOST_NAMED = 20  # the most constants in one message
+# {C type of an integer: its dtype}. A number of a helper function has as many bits as its type.
 INTEGERS = {
     "_Bool": "u8",
     "int": "i32",
@@ -40,7 +40,7 @@ INTEGERS = {
 
 @dataclass(frozen=True)
 class Label:
-    """A form of label of a parameter: its pattern, an example, and the meaning, for bindings/words.md."""
+    """A form of label of a parameter: its pattern, an example, and its meaning, for bindings/words.md."""
 
     pattern: str
     example: str
@@ -49,23 +49,23 @@ class Label:
 
 @dataclass(frozen=True)
 class Enum:
-    """The values one parameter may take: (name without the vendor's prefix, value)."""
+    """The values that a parameter may take, as pairs of a name without the vendor's prefix and a value."""
 
     type: str
     values: tuple[tuple[str, int], ...]
-    label: str = ""  # its name in [enums]
-    dtypes: tuple[tuple[str, int, str], ...] = ()  # of an enum of dtypes: (name, value, dtype or "" for none)
+    label: str = ""  # the enum's name in [enums]
+    dtypes: tuple[tuple[str, int, str], ...] = ()  # for an enum of dtypes: (name, value, dtype or "" for none)
     flags: tuple[tuple[str, int], ...] = ()  # values that may be added to the constants
-    from_array: bool = False  # of an enum of dtypes: Python's None is the dtype of the first array that it determines
+    from_array: bool = False  # for an enum of dtypes: whether None stands for the first array's dtype
 
     @property
     def names(self) -> str:
-        """Return "OP_N, OP_T or OP_C"."""
+        """Return the names as text, such as "OP_N, OP_T or OP_C"."""
         return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
 
     @property
     def names_and_values(self) -> str:
-        """Return "OP_N (0), OP_T (1) or OP_C (2)"."""
+        """Return the names and values as text, such as "OP_N (0), OP_T (1) or OP_C (2)"."""
         listed = _listed([f"{name} ({value})" for name, value in self.values])
         return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
 
@@ -83,23 +83,23 @@ def _listed(words: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Extent:
-    """The elements that a call touches through a pointer; the expressions are over the function's sizes and enums."""
+    """The elements that a call touches through a pointer; the expressions contain the function's sizes and enums."""
 
     kind: str
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # the stride between arrays, and their number
     pointers: ast.expr | None = None  # the number of arrays, each with a separate pointer
-    groups: str = ""  # the number of groups, each with other values of the names that are lists
+    groups: str = ""  # the number of groups; names of lists have other values for each group
 
     @property
     def sizes(self) -> list[ast.expr]:
-        """Return the arguments that are dimensions: nothing is touched if one is 0."""
+        """Return the arguments that are dimensions; if one of them is 0, nothing is touched."""
         counts = [*(self.batch or ())[1:], *([self.pointers] if self.pointers else [])]
         return [self.arguments[position] for position in EXTENTS[self.kind][1]] + counts
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Return all of its arguments."""
+        """Return all arguments of the extent."""
         return [*self.arguments, *(self.batch or ()), *([self.pointers] if self.pointers else [])]
 
     @property
@@ -113,13 +113,13 @@ class ObjectKind:
     """A kind of object that a library makes: the table [object.<key>] of its roles file."""
 
     key: str
-    type: str  # in C
-    name: str  # of its class in Python
-    destroy: str  # the function that destroys one
-    is_handle: bool  # it is the library's handle, of one device and with a stream
-    describes: tuple[str, str, str] = ("", "", "")  # memory: the functions for its layout, and for its bytes; "": none
-    attributes: tuple[str, str] = ("", "")  # the enum of dtypes, and the beginning of the functions' names in Python
-    placed: bool = False  # it belongs to the device that is current when it is made
+    type: str  # the kind's type in C
+    name: str  # the name of its class in Python
+    destroy: str  # the function that destroys such an object
+    is_handle: bool  # whether it is the library's handle, which belongs to one device and has a stream
+    describes: tuple[str, str, str] = ("", "", "")  # the functions for the layout and bytes of described memory
+    attributes: tuple[str, str] = ("", "")  # the enum of dtypes, and the beginning of the names of functions in Python
+    placed: bool = False  # whether it belongs to the device that is current when it is made
     tells: tuple[tuple[str, str], ...] = ()  # numbers that never change, each with the function that returns it
 
 
@@ -127,25 +127,26 @@ class ObjectKind:
 class Scope:
     """The names and settings that the labels of one function may refer to."""
 
-    library: str  # its name
+    library: str  # the library's name
     has_backend: bool
     stream: str | None  # `stream` of [library]
-    workspace: str  # the end of the names of queries; "" if there are none
+    workspace: str  # the end of the names of queries; "" without queries
     functions: Container[str]  # the functions of the header
-    dtypes: dict[str, str]  # by C type: [types]
+    dtypes: dict[str, str]  # {C type: dtype}, from [types]
     kinds: dict[str, ObjectKind]  # the [object] tables
     enums: dict[str, Enum]  # the [enums] tables
-    named: dict[str, str]  # the C definitions of types, as [raw] has them; the header's enums are "int"
+    named: dict[str, str]  # the C definitions of types in [raw]; the header's enums are "int"
     words: dict[str, str]  # a constant for each word of shared families
-    letter: str  # s, d, c, z or ""
-    is_listed: bool  # the arrays of the batched form are passed as arrays of pointers
-    on_device: bool  # all pointers are to the device
+    letter: str  # "s", "d", "c", "z" or ""
+    is_listed: bool  # whether the arrays of the batched form are passed as arrays of pointers
+    on_device: bool  # whether all pointers are to the device
     order: list[str]  # the names of the parameters in the record
     objects: dict[str, ObjectKind]  # the kinds of the parameters that are objects
     faults: list[str]
 
     def parse(self, text: str, place: str) -> ast.expr | None:
-        """Return an expression in the library's own constants; note a fault and return None for any other text."""
+        """Return an expression in the library's own constants; for a text that is no expression, note a fault and
+        return None."""
         try:
             return _parsed(text.strip(), tuple(self.words.items()))
         except SyntaxError:
@@ -169,7 +170,7 @@ def in_words(expression: ast.expr, words: dict[str, str]) -> ast.expr:
 
 @cache
 def _parsed(text: str, words: tuple[tuple[str, str], ...]) -> ast.expr:
-    """Return an expression in a library's own constants. Functions share it and do not change it."""
+    """Return an expression in a library's own constants. Functions share this expression, and do not change it."""
     return in_words(ast.parse(text, mode="eval").body, dict(words))
 
 
@@ -180,7 +181,7 @@ class Labelled:
     name: str
     c_type: str
     label: str
-    place: str  # in the roles file
+    place: str  # the place in the roles file
     scope: Scope
 
     @property
@@ -197,17 +198,18 @@ class Labelled:
         self.fault(f"labelled {self.label}, but its type is {self.c_type}{more}")
 
     def dtype(self, c_type: str) -> str:
-        """Return the dtype that [types] has for a C type, or ""."""
+        """Return the dtype of a C type in [types], or ""."""
         named = self.scope.dtypes.get(c_type, "")
         return LETTERS.get(self.scope.letter, "") if named == "letter" else named
 
     def integer_dtype(self, c_type: str) -> str:
-        """Return the dtype of an integer's C type, which [raw] may define; "" of other types."""
+        """Return the dtype of an integer's C type, which [raw] may define; "" for other types."""
         plain = c_type.removeprefix("enum ")
         return INTEGERS.get(self.scope.named.get(plain, plain), "")
 
     def parse(self, text: str) -> ast.expr | None:
-        """Return an expression in the library's own constants; note a fault and return None for any other text."""
+        """Return an expression in the library's own constants; for a text that is no expression, note a fault and
+        return None."""
         return self.scope.parse(text, self.place)
 
     def kind(self, key: str) -> ObjectKind | None:

@@ -48,7 +48,7 @@ CLASSES: tuple[type[Parameter], ...] = (
 
 @cache
 def _fit(text: str) -> tuple[type[Parameter], re.Match[str]] | None:
-    """Return the first class that has a label of this text, and how the label's pattern matches."""
+    """Return the first class that has a label for this text, and the match of the label's pattern."""
     for kind in CLASSES:
         for label in vars(kind).get("labels", ()):
             if match := re.fullmatch(label.pattern, text, re.DOTALL):
@@ -57,7 +57,7 @@ def _fit(text: str) -> tuple[type[Parameter], re.Match[str]] | None:
 
 
 def parameter(labelled: Labelled) -> Parameter | None:
-    """Return the parameter that a label stands for; None, with a fault noted, if it stands for none."""
+    """Return the parameter for which a label stands. If it stands for none, note a fault and return None."""
     try:
         if labelled.label in labelled.scope.enums:
             return parameters.EnumValue.from_enum(labelled, labelled.scope.enums[labelled.label])

@@ -1,4 +1,5 @@
-"""A library as the generator reads it: its settings, its constants, and functions with a role for every parameter."""
+"""A library in the form for the generator: its settings, its constants, and its functions, with a role for every
+parameter."""
 
 from __future__ import annotations
 
@@ -28,36 +29,36 @@ class Function:
     symbol: str
     wide_symbol: str | None
     returns: str
-    arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
+    arguments: tuple[Parameter, ...]  # all arguments in the vendor's order; a returned result is last
     summary: str
     family: str
     form: str  # "", or one of FORMS
-    optional: bool  # a whole library may lack it
-    device_only: bool  # all its pointers are to the device
+    optional: bool  # whether a complete library may lack it
+    device_only: bool  # whether all its pointers are to the device
     query: str = ""  # the symbol that returns the bytes of its workspace
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
-    requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
-    written: str = ""  # the C function that is its body, by hand
-    called_by: str = ""  # the C function that calls it in stream order, by hand
-    asks: tuple[str, ...] = ()  # the symbols that this one calls
-    captured: bool = False  # it can be in the core's own graphs
+    requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to be true
+    written: str = ""  # the hand-written C function that is its body
+    called_by: str = ""  # the hand-written C function that calls it in stream order
+    asks: tuple[str, ...] = ()  # the symbols that this function calls
+    captured: bool = False  # whether the core's own graphs can contain it
     hides: str = ""  # the object that has no handles of the core during the call
     notes: str = ""  # the DataType whose dtype the first object notes
     group: str = ""  # "begins" or "ends", if it begins or ends a group of calls
-    outside_groups: bool = False  # it is refused in a group
-    aborts: bool = False  # it destroys its object while other threads may use the object
-    noted_by: str = ""  # the C function that works out what its object notes, by hand
-    since: tuple[str, str] | None = None  # the first version of the library that is called, and why
-    declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
+    outside_groups: bool = False  # whether it is refused in a group
+    aborts: bool = False  # whether it destroys its object while other threads may use the object
+    noted_by: str = ""  # the hand-written C function that computes the notes of its object
+    since: tuple[str, str] | None = None  # the first version of the library whose function is called, and the reason
+    declared: tuple[tuple[str, str], ...] = ()  # names and C types of parameters; fields replace structs
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters that the caller passes: without the handle and the stream, the result last."""
+        """Return the parameters that the caller passes, without the handle and the stream; the result is last."""
         passed = [argument for argument in self.arguments if argument.in_record]
         return tuple(sorted(passed, key=lambda parameter: parameter.last))
 
     def of(self, *roles: str) -> list[Parameter]:
-        """Return the parameters that have one of these roles."""
+        """Return the parameters with one of these roles."""
         return [parameter for parameter in self.parameters if parameter.role in roles]
 
     @property
@@ -83,12 +84,12 @@ class Function:
 
     @property
     def is_helper(self) -> bool:
-        """Return whether it works on no array and no number of BLAS."""
+        """Return whether the function takes no device array and no number of BLAS."""
         return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
-        """Return the parameter that is the function's value, if it has one."""
+        """Return the parameter that is the function's value, or None."""
         return next((parameter for parameter in self.parameters if isinstance(parameter, Result)), None)
 
 
@@ -103,11 +104,11 @@ class Library:
     sonames: list[str]
     stream: str  # one of STREAMS
     last_error: str | None  # the function that describes the last failure
-    uncaptured: str | None  # why a graph of CUDA or HIP can't have its calls: "reason; remedy"
+    uncaptured: str | None  # "reason; remedy" if a graph of CUDA or HIP can't have its calls
     scalars: str  # one of SCALARS
-    results_since: str | None  # the first version that fetches results for the host in the order of the stream
+    results_since: str | None  # the first version that fetches results for the host in stream order
     success: int
-    also_done: list[int]  # other statuses, of calls that did their work
+    also_done: list[int]  # further statuses of calls that did their work
     only_asked: list[int]  # statuses of calls that wrote nothing
     prefixes: list[str]
     suffixes: list[str]
@@ -122,16 +123,16 @@ class Library:
     find: dict[str, Any]
     api: dict[str, Any]
     older: Older | None = None
-    names_here: dict[str, str] = field(default_factory=dict)  # the names of constants, by the vendor's names
-    status: str = ""  # the type that its functions return; "" if they return none
-    integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
-    raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    names_here: dict[str, str] = field(default_factory=dict)  # {the vendor's name of a constant: the package's name}
+    status: str = ""  # the type of the statuses that its functions return; "" if they return no status
+    integers: dict[str, str] = field(default_factory=dict)  # {the header's name of an integer type: C's name}
+    raw: dict[str, str] = field(default_factory=dict)  # {type that the api only names: its C definition}
     object_kinds: list[ObjectKind] = field(default_factory=list)
     dtype_enums: list[Enum] = field(default_factory=list)
-    adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
+    adds: dict[str, list[str]] = field(default_factory=dict)  # {file: names in it that the library's Python module has}
     not_bound: dict[str, list[str]] = field(default_factory=dict)
-    only_raw: dict[str, list[str]] = field(default_factory=dict)  # functions that only <library>.raw has, by the reason
-    twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
+    only_raw: dict[str, list[str]] = field(default_factory=dict)  # {reason: functions that only <library>.raw has}
+    twins: list[str] = field(default_factory=list)  # other symbols of bound functions
     api_count: int = 0
 
     def takes_result(self, function: Function) -> bool:
@@ -147,7 +148,7 @@ class Library:
     def has_device_form(self, function: Function) -> bool:
         """Return whether the numbers of a function may be on the device."""
         numbers = function.numbers
-        if self.scalars == "host":  # a function of the CPU that returns an integer beside arrays, as LAPACK its info
+        if self.scalars == "host":  # a function of the CPU with arrays that returns an integer, such as info
             return (
                 self.backend is None and bool(function.arrays) and [number.role for number in numbers] == ["returned"]
             )

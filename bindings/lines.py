@@ -1,4 +1,4 @@
-"""Finds the line of a roles file that a fault is about."""
+"""Finds the line of a roles file that has a fault."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
 
 
 def line_of(fault: str, text: str) -> int:
-    """Return the line of the key that a fault names, else the line of its table, or 0."""
+    """Return the line of the key that a fault names, or else the line of the key's table, or 0."""
     match = _FAULT.match(fault)
     if not match:
         return 0
     table, rest = match["table"] or "", match["rest"]
     start, keys = _keys(table, text)
-    if table and not start:  # an inline table: a key of the table around it
+    if table and not start:  # an inline table is a key of the outer table
         table, _, key = table.rpartition(".")
         return _keys(table, text)[1].get(key.casefold(), 0) if table else 0
     subject = rest.strip().partition(":")[0].casefold()
@@ -51,18 +51,18 @@ def line_of(fault: str, text: str) -> int:
 
 
 def _fits(template: str, name: str) -> bool:
-    """Return whether a template of names, such as "{t}gemv", has this name."""
+    """Return whether a name fits a template of names, such as "{t}gemv"."""
     return re.fullmatch(re.sub(r"\\{\w*\\}", r"\\w*", re.escape(template)), name) is not None
 
 
 def extended_by(text: str) -> list[str]:
-    """Return the roles files whose families a roles file takes over."""
+    """Return the roles files whose families a roles file extends."""
     match = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
     return re.findall(r"\w+", match[1] if match else "")
 
 
 def located(fault: str, folder: Path) -> str:
-    """Return a fault with its line, if that is known: in the library's roles file, or in a file that it extends."""
+    """Return a fault with its line, if the line is known, in the library's roles file or in a file that it extends."""
     path = folder / "roles" / fault.partition(":")[0]
     text = path.read_text()
     texts = {"": text}

@@ -1,4 +1,4 @@
-"""The meaning of each word of schema.py, for words.md: a word that lacks one stops the generator."""
+"""The meaning of each word of schema.py, for words.md. A word without a meaning stops the generator."""
 
 from __future__ import annotations
 

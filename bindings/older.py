@@ -12,11 +12,11 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Older:
-    """How versions of a library before `before` differ from later ones."""
+    """The differences of a library's versions before `before` from later versions."""
 
-    version: str  # of the header that was read
+    version: str  # the version of the header that was read
     before: str
-    instead: dict[str, str] = field(default_factory=dict)  # symbol: the name of the same function there
+    instead: dict[str, str] = field(default_factory=dict)  # {symbol: the name of the same function in older versions}
     only: tuple[str, ...] = ()  # the symbols that later versions lack
 
 
@@ -29,7 +29,7 @@ class ApiError(ValueError):
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether this is {"returns": type, "parameters": [[name, type], ...]}."""
+    """Return whether a value has the form {"returns": type, "parameters": [[name, type], ...]}."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("returns"), str)
@@ -69,7 +69,7 @@ def _faults(file: str, text: str, api: Any) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read an api file; raises ApiError if it is not one."""
+    """Read an api file; raise ApiError for any other file."""
     try:
         text = path.read_text()
         api: dict[str, Any] = json.loads(text)
@@ -86,10 +86,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str, Any]:
-    """Read api/<name>.json, and join it with the file of [older]. Functions that only one of the two files has are
+    """Read api/<name>.json, and join it with the file of [older]. A function that only one of these files has is
     marked as older or newer.
 
-    The file of [newer] has only the additions of later versions. Raises ApiError with every fault of their structure.
+    The file of [newer] has only the additions of later versions. Raises ApiError with all faults of structure.
     """
     api = _read(folder / "api" / f"{name}.json")
     if "newer" in roles:

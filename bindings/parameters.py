@@ -12,7 +12,7 @@ from .declarations import entries
 from .labelled import Enum, Extent, Label, Labelled, listed_pointee, pointee
 
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
-NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # no type for checkers, either
+NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # nor a type for checkers
 # The C type of a number on the host, and the members of oa_value that hold it. An index has 64 bits on the host.
 C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
@@ -23,8 +23,8 @@ C_NUMBER |= dict.fromkeys(ROUNDED, "float")
 MEMBER |= dict.fromkeys(ROUNDED, "half")
 PYTHON |= dict.fromkeys(ROUNDED, "float")
 
-MOST_NUMBERS = 8  # of one parameter; OA_MOST_SLOTS has room for one such parameter
-# Integer types of 32 bits, unless a library has them with 64.
+MOST_NUMBERS = 8  # the most numbers of one parameter; OA_MOST_SLOTS has room for one such parameter
+# Integer types of 32 bits, unless they have 64 bits in a library.
 NARROW = ("int", "blasint")
 SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
 # The integers that have 32 bits in every form of a function.
@@ -42,7 +42,7 @@ def device_pointer(parameter: Parameter) -> str:
     )
 
 
-# The clauses after an array's extent, by the field that a clause sets.
+# {field of an array: the clause that sets it}; clauses follow the array's extent.
 CLAUSES = {
     "overwrites": Label(
         "overwrites if (.+)", "overwrites if beta == 0", "for `inout`: if the test holds, the array is not read"
@@ -73,25 +73,25 @@ class Parameter:
 
     labels: ClassVar[tuple[Label, ...]] = ()
     role: ClassVar[str] = ""
-    in_record: ClassVar[bool] = True  # the caller passes it
-    last: ClassVar[bool] = False  # it is the last one of the record
-    in_python: ClassVar[bool] = True  # the Python function takes it: a result by name, others by place
+    in_record: ClassVar[bool] = True  # whether the caller passes it
+    last: ClassVar[bool] = False  # whether it is the last value of the record
+    in_python: ClassVar[bool] = True  # whether the Python function takes it, a result by name, others by position
     name: str
     c_type: str
     dtype: str = ""
     count: int = 1
-    of: str = ""  # the DataType that determines the dtype, which is then "any"
-    complex_as: str = ""  # the array that determines whether that dtype is real or complex; families.py finds it
-    field_of: str = ""  # the struct whose field it is; the vendor's function gets a pointer to that
+    of: str = ""  # the DataType that determines the dtype, which is "any" in this case
+    complex_as: str = ""  # the array that determines whether the dtype is real or complex; families.py finds it
+    field_of: str = ""  # the struct whose field it is; the vendor's function gets a pointer to the struct
 
     @property
     def kind(self) -> str:
-        """Return its role in the record, as csrc/include/offload_args/roles.def spells it."""
+        """Return the parameter's role in the record, in the spelling of csrc/include/offload_args/roles.def."""
         return self.role
 
     @property
     def more(self) -> str:
-        """Return the rest of its record, after its role, name and dtype: `more` of an oa_role."""
+        """Return the rest of the parameter's record, after role, name and dtype: `more` of an oa_role."""
         return self.of
 
     @property
@@ -101,48 +101,50 @@ class Parameter:
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
-        """Return the parameter of a label that one of `labels` fits; None, with a fault noted, if it can't be."""
+        """Return the parameter of a label that fits one of `labels`. If it is not possible, note a fault and return
+        None."""
         raise NotImplementedError
 
     # -- the typed C function --
 
     def declaration(self, device: bool) -> str:
-        """Return its declaration in the typed C function."""
+        """Return the parameter's declaration in the typed C function."""
         raise NotImplementedError
 
     def preparation(self) -> str:
-        """Return the statement of the typed C function that its initializer needs, or ""."""
+        """Return the statement of the typed C function that the parameter's initializer needs, or ""."""
         return ""
 
     def initializer(self, device: bool) -> str:
-        """Return the initializer of its oa_value in the typed C function."""
+        """Return the initializer of the parameter's oa_value in the typed C function."""
         return f"{{.pointer = {self.name}}}"
 
     def is_host_address(self, device: bool) -> bool:
-        """Return whether the typed C function takes an address of the host for it."""
+        """Return whether the typed C function takes a host address for the parameter."""
         return False
 
     # -- Python --
 
     def shown(self) -> str:
-        """Return its part of the Python function's signature."""
+        """Return the parameter's part of the Python function's signature."""
         return self.name
 
     def annotation(self, on_device: bool | None = None) -> str:
-        """Return its type for static checkers. `on_device`: whether a number is on the device; None: either."""
+        """Return the parameter's type for static checkers. `on_device`: whether a number is on the device; None for
+        either."""
         return "int"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnumValue(Parameter):
-    """A constant of the vendor's."""
+    """A constant of the vendor."""
 
     role: ClassVar[str] = "enum"
     enum: Enum
 
     @classmethod
     def from_enum(cls, labelled: Labelled, enum: Enum) -> Parameter:
-        """Return the parameter whose label names one of [enums]."""
+        """Return the parameter whose label names an enum of [enums]."""
         if labelled.plain != enum.type:
             labelled.fault(f"labelled {labelled.label} ({enum.type}), but its type is {labelled.c_type}")
         return (DataType if enum.dtypes else cls)(name=labelled.name, c_type=labelled.c_type, enum=enum)
@@ -156,7 +158,7 @@ class EnumValue(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class DataType(EnumValue):
-    """A constant of the vendor's that stands for a dtype."""
+    """A constant of the vendor that stands for a dtype."""
 
     role: ClassVar[str] = "type"
 
@@ -188,9 +190,9 @@ class Size(Parameter):
             "matrices: a first call, of two products of one element, shows how the loaded version counts",
         ),
     )
-    label: str  # size, ld, inc, stride or integer
-    may_be_negative: bool = False  # then it counts as 0
-    is_tried: bool = False  # a stride whose unit a first call determines
+    label: str  # "size", "ld", "inc", "stride" or "integer"
+    may_be_negative: bool = False  # whether it may be negative, and then counts as 0
+    is_tried: bool = False  # whether it is a stride whose unit is determined by a first call
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -218,12 +220,12 @@ class Size(Parameter):
 
     @property
     def is_short(self) -> bool:
-        """Return whether it has 32 bits in every form of the function."""
+        """Return whether the size has 32 bits in every form of the function."""
         return self.c_type in SHORT
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether it has 32 bits in a function that has no form with 64-bit sizes."""
+        """Return whether the size has 32 bits in a function without a form with 64-bit sizes."""
         return self.c_type in NARROW
 
     def declaration(self, device: bool) -> str:
@@ -246,17 +248,17 @@ class Array(Parameter):
         ),
     )
     role: ClassVar[str] = "array"
-    direction: str  # in, out or inout
+    direction: str  # "in", "out" or "inout"
     extent: Extent
     overwrites: ast.expr | None = None
-    in_place: tuple[str, ...] = ()  # the operands whose memory this may be
-    in_place_at: ast.expr | None = None  # the offset from their start, in elements
-    in_place_if: ast.expr | None = None  # it may be their memory if this holds
-    becomes: Extent | None = None  # the same memory after the call, in another shape
-    repeats: bool = False  # a vector whose increment may be 0
-    optional: bool = False  # the caller may pass none
-    optional_if: ast.expr | None = None  # the caller may pass none if this holds
-    noted_by: str = ""  # the object whose note has the dtype, which is then "any"
+    in_place: tuple[str, ...] = ()  # the operands whose memory this array may be
+    in_place_at: ast.expr | None = None  # the offset from the start of these operands, in elements
+    in_place_if: ast.expr | None = None  # the condition under which it may be their memory
+    becomes: Extent | None = None  # the extent of the same memory after the call, in another shape
+    repeats: bool = False  # whether it is a vector whose increment may be 0
+    optional: bool = False  # whether the caller may leave it out
+    optional_if: ast.expr | None = None  # the condition under which the caller may leave it out
+    noted_by: str = ""  # the object whose note has the dtype, which is "any" in this case
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -267,7 +269,7 @@ class Array(Parameter):
 
     @classmethod
     def fields(cls, labelled: Labelled, match: re.Match[str]) -> dict[str, Any] | None:
-        """Return the values of its fields; None, with a fault noted, if there is no extent."""
+        """Return the values of the array's fields. If there is no extent, note a fault and return None."""
         direction, c_type = match["direction"], labelled.c_type
         text, *clauses = (part.strip() for part in match["rest"].split(";"))
         text, _, of = text.partition(" of ")
@@ -287,7 +289,7 @@ class Array(Parameter):
         despite_const = said.pop("despite_const", False)
         pointers = extent.pointers
         to, const = listed_pointee(c_type) if pointers else pointee(c_type)
-        if pointers and of and not to:  # one library declares void * for void **, too
+        if pointers and of and not to:  # one library declares void * instead of void **
             to, const = pointee(c_type)
         dtype = labelled.dtype(to)
         if of or noted_by or extent.kind in ("described", "bytes"):
@@ -305,7 +307,7 @@ class Array(Parameter):
 
     @classmethod
     def clause(cls, labelled: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
-        """Return the fields that a clause after the extent sets; None for an unknown clause."""
+        """Return the fields that a clause after the extent sets, or None for an unknown clause."""
         matches = ((key, re.fullmatch(clause.pattern, text, re.DOTALL)) for key, clause in CLAUSES.items())
         key, match = next((pair for pair in matches if pair[1]), ("", None))
         if not match:
@@ -341,23 +343,23 @@ class Array(Parameter):
 
     @property
     def by(self) -> str:
-        """Return the descriptor that determines its dtype and extent, or ""."""
+        """Return the descriptor that determines the array's dtype and extent, or ""."""
         return ast.unparse(self.extent.arguments[0]) if self.extent.kind == "described" else ""
 
     @property
     def extents(self) -> list[Extent]:
-        """Return its extent, and the extent that replaces it."""
+        """Return the array's extent, and the extent that replaces it."""
         return [self.extent, *([self.becomes] if self.becomes else [])]
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Return every expression of its label."""
+        """Return every expression of the array's label."""
         inside = [expression for extent in self.extents for expression in extent.expressions]
         return [*inside, *([self.in_place_at] if self.in_place_at else []), *self.tests]
 
     @property
     def tests(self) -> list[ast.expr]:
-        """Return the tests of its clauses."""
+        """Return the tests of the array's clauses."""
         return [condition for condition in (self.overwrites, self.in_place_if, self.optional_if) if condition]
 
     def declaration(self, device: bool) -> str:
@@ -369,7 +371,7 @@ class Array(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class PointerArray(Array):
-    """Device arrays, as many as an argument says: a list of pointers, or one pointer with one more axis."""
+    """Device arrays whose number is an argument: a list of pointers, or one pointer with one more axis."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -404,7 +406,7 @@ class PointerArray(Array):
 
 @dataclass(frozen=True, kw_only=True)
 class HostList(Parameter):
-    """A host array with a value for each group: of an enum, of sizes or leading dimensions, or of numbers."""
+    """A host array with a value for each group: a constant of an enum, a size, a leading dimension, or a number."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -414,7 +416,7 @@ class HostList(Parameter):
         ),
     )
     role: ClassVar[str] = "list"
-    label: str  # enum, size, ld or scalar
+    label: str  # "enum", "size", "ld" or "scalar"
     length: str  # the parameter that is its length
     enum: Enum | None = None
 
@@ -465,7 +467,7 @@ class HostList(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Parameter):
-    """A number, or a few, on the host or the device."""
+    """A number, or several numbers, on the host or the device."""
 
     is_read_only: ClassVar[bool] = False
     comes_back: ClassVar[bool] = True
@@ -476,7 +478,7 @@ class Number(Parameter):
 
     @classmethod
     def fields(cls, labelled: Labelled, match: re.Match[str], role: str) -> dict[str, Any]:
-        """Return the values of its fields; role: the first word of the label."""
+        """Return the values of the number's fields; `role` is the first word of the label."""
         count, of = int(match["count"] or 1), match["of"] or ""
         if not 0 < count <= MOST_NUMBERS:
             labelled.fault(f"{labelled.label!r}: a number of 1 to {MOST_NUMBERS} is needed")
@@ -503,7 +505,8 @@ class Number(Parameter):
 
     @property
     def is_void(self) -> bool:
-        """Return whether the typed C function takes a plain address of it, because its dtype is known only there."""
+        """Return whether the typed C function takes a plain address of the number, because the dtype is only known
+        there."""
         return bool(self.of) and self.count == 1
 
     def declaration(self, device: bool) -> str:
@@ -546,7 +549,7 @@ class Scalar(Number):
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
-        if labelled.scope.is_listed and listed_pointee(labelled.c_type)[0]:  # it is an array in the batched form
+        if labelled.scope.is_listed and listed_pointee(labelled.c_type)[0]:  # an array in the batched form
             label = f"in elements({match['count'] or 1})"
             array = re.fullmatch(Array.labels[0].pattern, label)
             return Array.from_label(replace(labelled, label=label), array) if array else None
@@ -574,7 +577,7 @@ class Scalar(Number):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Number):
-    """The function's value, through a pointer or (returned) as its return value. The last parameter."""
+    """The function's value, which is the last parameter; it is written through a pointer, or is the return value."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -589,7 +592,7 @@ class Result(Number):
         ),
     )
     returned: bool = False
-    on_host: bool = False  # in any pointer mode
+    on_host: bool = False  # whether it is on the host in any pointer mode
     last: ClassVar[bool] = True
 
     @classmethod
@@ -710,7 +713,7 @@ class WorkspaceSize(Parameter):
         return cls(name=labelled.name, c_type=labelled.c_type, on_host=bool(match["host"]))
 
 
-# Names that generated C uses itself.
+# Names that generated C code uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
 _TAKEN |= {"dtypes", "typed", "taken", "refused"}
 _C_WORDS = set(
@@ -720,7 +723,7 @@ _C_WORDS = set(
 
 
 def name_fault(name: str) -> str:
-    """Return why a parameter can't have this name, or ""."""
+    """Return the reason why a parameter can't have this name, or ""."""
     if not name.isidentifier() or keyword.iskeyword(name) or name in _C_WORDS:
         return "is not a name that Python and C allow"
     return "is a name that generated C uses itself" if name in _TAKEN else ""

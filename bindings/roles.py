@@ -27,7 +27,7 @@ def _file(name: str, folder: Path) -> dict[str, Any]:
 
 
 def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
-    """Read roles/<name>.toml, with the families that it shares; raises RolesError if their structure is wrong."""
+    """Read roles/<name>.toml, with the families that it shares; raise RolesError if their structure is wrong."""
     roles = _file(name, folder)
     wrong = schema.faults(name, roles)
     for other in roles.get("extends", []) if not wrong else []:
@@ -44,14 +44,14 @@ def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
 
 
 def names(folder: Path = HERE) -> list[str]:
-    """Return the libraries: the files in roles, except files that others extend."""
+    """Return the names of the libraries: the files in roles, except files that other files extend."""
     paths = sorted((folder / "roles").glob("*.toml"))
     extended = {name for path in paths for name in extended_by(path.read_text())}
     return [path.stem for path in paths if path.stem not in extended]
 
 
 def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
-    """Join an api and its roles; raises RolesError with every fault found."""
+    """Join an api and its roles; raise RolesError with all faults."""
     return Joined(name, api, roles).library()
 
 
@@ -65,7 +65,7 @@ def read(name: str, folder: Path = HERE) -> Library:
 
 
 def load(folder: Path = HERE, read: Callable[[str, Path], Library] = read) -> list[Library]:
-    """Read every library that has both an api file and a roles file; raises RolesError with every fault found."""
+    """Read every library that has both an api file and a roles file; raise RolesError with all faults."""
     libraries: list[Library] = []
     faults: list[str] = []
     for name in names(folder):

@@ -13,11 +13,11 @@ from .parameters import NUMPY
 PACKAGE = Path(__file__).parents[1] / "offload_args"
 # The backends of libraries; this build may lack them.
 BACKENDS = ("cuda", "hip", "sim")
-MOST_OPERATORS = 100  # of one label
+MOST_OPERATORS = 100  # the most operators of one label
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
 NUMBER = "a whole number"
 
-# The meaning of {...} in names.
+# {placeholder in names: its meaning}.
 PLACEHOLDERS = {
     "t": "in `bind`: each of the letters that stand for types: s, d, c, z",
     "r": "in `bind`: the letter of the real type, for s, d, c, z: s, d, s, d",
@@ -29,7 +29,7 @@ _OF_SYMBOLS = ("name", "Name")
 
 PART = (r"\w*", "a part of a name")
 VERSION = (r"\d+(\.\d+)*", "a version, such as 6.4")
-# The texts of a table that become parts of names or files, and versions.
+# {(table, key): the form of its text}, for texts that become parts of names or files, and for versions.
 FORMS = {
     **{("library", key): PART for key in ("wide", "prefixes", "suffixes")},
     ("library", "sonames"): (r"\S+", "the name of a file"),
@@ -48,13 +48,13 @@ from .devices import Device
 from .objects import LibraryObject, SupportsStream
 from .pointers import DevicePtr
 """
-# A class with one of these names would hide a name that stubs need.
+# A class with one of these names would shadow a name that stubs need.
 OF_STUBS = {*vars(builtins), *re.findall(r"(\w+)(?=,|$)", STUB_IMPORTS, re.MULTILINE)}
 
 
 @dataclass(frozen=True)
 class Table:
-    """The keys of a table with their kinds; others: the kind of any other key, if one is allowed."""
+    """The keys of a table with their kinds; `others` is the kind of all other keys, if they are allowed."""
 
     keys: dict[str, Kind] = field(default_factory=dict)
     required: tuple[str, ...] = ()
@@ -101,8 +101,8 @@ HEADER = Table(
     },
     ("version", "functions"),
 )
-# An enum has constants of the header, or a pattern of them, or dtypes that they stand for; or values of a header that
-# is not read.
+# An enum has constants of the header, a pattern for such constants, dtypes for which they stand, or values of a header
+# that is not read.
 ENUM = Table(
     {
         "type": TEXT,
@@ -237,7 +237,7 @@ def _of_labels(place: str, family: dict[str, Any]) -> list[str]:
 
 
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
-    """Return the faults of the structure of roles/<name>.toml; read the rest only if there are none."""
+    """Return the faults of the structure of roles/<name>.toml. If there are faults, the rest must not be read."""
     faults = _of_table(f"{name}.toml:", "", roles, FILE)
     if faults:
         return faults
@@ -268,21 +268,21 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
 
 
 def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
-    """Return the families that lack a table, after the shared families were added."""
+    """Return the families that still lack a table after the shared families were added."""
     families = roles.get("family", {}).items()
     wrong = [(key, key_) for key, family in families for key_ in ("bind", "parameters") if key_ not in family]
     return [f"{name}.toml: [family.{key}] has no {key_}" for key, key_ in wrong]
 
 
 def _lacks(module: str, name: str) -> bool:
-    """Return whether a module of offload_args lacks a class or function; False if there are no such sources."""
+    """Return whether a module of offload_args lacks a class or function; False if the package's sources are missing."""
     path = PACKAGE / f"{module.replace('.', '/')}.py"
     text = path.read_text() if path.exists() else ""
     return PACKAGE.exists() and not re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE)
 
 
 def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], parameters: set[str]) -> list[str]:
-    """Return which names under [library] and [also] stand for nothing. `parameters`: the names of all parameters."""
+    """Return the names under [library] and [also] that stand for nothing. `parameters`: the names of all parameters."""
     faults = [
         f"{name}.toml: [also] {key}: no function has it"
         for key in roles.get("also", {})
@@ -308,7 +308,7 @@ def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], parameter
 
 
 def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list[str]:
-    """Return which names in roles/<name>.toml stand for nothing: no dtype, no type of the header, no parameter."""
+    """Return the names in roles/<name>.toml that stand for no dtype, no type of the header, and no parameter."""
     faults = []
     functions = api["functions"].values()
     spelled = " ".join(c_type for function in functions for _, c_type in function["parameters"])

@@ -1,4 +1,4 @@
-"""Families that several libraries share: how a roles file takes them over, and the batched forms that they have."""
+"""Families that several libraries share: a roles file extends them, and they have batched forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .labelled import Extent
 from .parameters import Array, Number, Parameter, PointerArray, Result, Scalar, Size
 
-# {form} in the name of a function stands for one of these; the text is added to the function's summary.
+# {form} in the name of a function stands for one of these keys, whose text is added to the function's summary.
 FORMS = {
     "": "",
     "_batched": " For each of a batch, whose operands are behind arrays of pointers.",
@@ -42,7 +42,7 @@ def _folded(name: str) -> str:
 
 
 def label_in_form(form: str, name: str) -> str:
-    """Return the role of a parameter that a family's batched form has and its plain one lacks, or ""."""
+    """Return the role of a parameter that a family's batched form has and its plain form lacks, or ""."""
     if form and _folded(name) == "batchcount":
         return "size"
     return "stride" if form == "_strided_batched" and _folded(name).startswith("stride") else ""
@@ -54,15 +54,15 @@ def is_listed(form: str) -> bool:
 
 
 def plain_name(form: str, name: str) -> str:
-    """Return the name that a parameter of a batched form has in the plain one, such as A for Aarray."""
+    """Return the name of a batched form's parameter in the plain form, such as A for Aarray."""
     return name.removesuffix("array") if is_listed(form) else name
 
 
 def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[list[Parameter], list[str]]:
-    """Return the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
+    """Return the parameters of one of a family's batched forms, and the arrays that lack a stride.
 
     A result becomes the device array `results`. A scalar that has a stride becomes a device array, too. `on_device`:
-    all pointers are to the device, also a result's.
+    whether all pointers are to the device, including a result's pointer.
     """
     if not form:
         single = Extent("elements", (ast.Constant(1),))

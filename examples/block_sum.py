@@ -13,8 +13,9 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, Scratch, offload_args
 
 # %%
-# The threads of a block share ``part``. Half of the threads add the other half's numbers, then a quarter of the threads
-# does so, until one sum is left. A phase ends when all threads have reached its end.
+# The threads of a block share ``part``. Half of the threads add the numbers of the other half to their own. Then a
+# quarter of the threads do the same, and so on, until one sum is left. A phase ends when all threads have reached its
+# end.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -36,7 +37,8 @@ OA_BLOCK_KERNEL(sum, oa::In<float> x, oa::Out<float> y, int n) {
 }"""
 
 # %%
-# The second launch is the same kernel, on the sums of the 100 blocks of the first. They stay on the device.
+# The second launch is the same kernel, on the sums of the 100 blocks of the first launch. These sums stay on the
+# device.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
@@ -50,6 +52,6 @@ with offload_args(x, Scratch(100, np.float32), total, device=device) as (dx, dsu
 print(f"the sum is {total[0]}")
 
 # %%
-# NumPy adds in double precision here: a sum by halves in single precision is nearly as accurate.
+# NumPy adds in double precision. A sum by halves in single precision is nearly as accurate.
 
 np.testing.assert_allclose(total[0], x.sum(dtype=np.float64), rtol=1e-6)

@@ -12,9 +12,9 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 
 # %%
-# The divisions are kernels of two threads. Sum 0 is r r, sum 1 is p w, and sum 2 is the new r r. On the CPU, checked
-# kernels in C++ are waited for, and a captured call waits for nothing: hence ``debug=False``. Kernels of one line, by
-# ``elementwise``, are captured as they are.
+# The divisions are kernels of two threads. Sum 0 is r r, sum 1 is p w, and sum 2 is the new r r. On the CPU, a launch
+# of a checked kernel in C++ waits for its end, but a captured call must not wait, so ``debug=False`` turns the checks
+# off. Kernels of one line, by ``elementwise``, need no such option.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -33,9 +33,10 @@ divide = Kernel.compile(SOURCE, "divide", [*pair, np.int32], device=device, debu
 compare = Kernel.compile(SOURCE, "compare", [*pair, np.float64, np.int32], device=device, debug=False)
 
 # %%
-# The operator on a grid U is T U + U T. A 0-d pointer is a number on the device: a result, or a factor of a call.
+# The operator on a grid U is T U + U T. A 0-d pointer is a number on the device, which may be a result or a factor of a
+# call.
 
-n = 48  # interior points a side
+n = 48  # interior points along a side
 T = 2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
 right = np.random.default_rng(3).standard_normal((n, n))
 u, r, p, w = np.zeros(n * n), right.ravel().copy(), right.ravel().copy(), np.empty(n * n)

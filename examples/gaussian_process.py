@@ -18,7 +18,8 @@ options = parser.parse_args()
 
 
 def covariance(s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the curve's covariance at two points: 1 at distance 0, and nearly 0 beyond three times 0.8."""
+    """Return the curve's covariance at two points, which is 1 at distance 0, and nearly 0 at distances above 3 x
+    0.8."""
     return np.asarray(np.exp(-0.5 * ((s[:, None] - t) / 0.8) ** 2), order="F")
 
 
@@ -31,7 +32,7 @@ measured = np.sin(t) + noise * random.standard_normal(60)
 wanted = np.linspace(0, 10, 300)
 
 # %%
-# The Cholesky factor of K gives the mean's weights and the variance. It stays on the device between the calls.
+# The Cholesky factor of K gives the mean's weights and the variance. The factor stays on the device between the calls.
 
 K, cross = covariance(t, t) + noise**2 * np.eye(60), covariance(t, wanted)
 weights, mean, spread, L = measured.copy(), np.empty(300), cross.copy(order="F"), K.copy(order="F")

@@ -25,8 +25,8 @@ x = random.standard_normal(200, dtype=np.float32)
 y = np.empty(300, dtype=np.float32)
 
 # %%
-# Inside the region the three names are device pointers. The call reads ``dA`` and ``dx``, so that these go up; ``y``
-# comes down when the region ends.
+# Inside the region, the three names are device pointers. The call reads ``dA`` and ``dx``, so ``A`` and ``x`` go up;
+# ``y`` comes down when the region ends.
 
 with offload_args(A, x, y, device=device) as (dA, dx, dy):  # nothing has moved yet
     blas.gemv(1.0, dA, dx, 0.0, dy)  # A and x went up; y did not: beta is 0

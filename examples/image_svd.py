@@ -31,13 +31,13 @@ arrays = In(picture), In(start), Out(Y), InOut(Q), Out(U), Out(s), Out(VT)
 rooms = Scratch((n, k), Y.dtype), Scratch(k, Y.dtype), Scratch((k, n), Y.dtype), Scratch((k, k), Y.dtype)
 with offload_args(*arrays, *rooms, device=options.device) as (A, dstart, dY, dQ, dU, ds, dVT, Z, tau, B, W):
     blas.gemm(1.0, A, dstart, 0.0, dY)  # random combinations of the columns,
-    for _ in range(2):  # in which the large singular values come to outweigh the small ones
+    for _ in range(2):  # in which each step makes the large singular values outweigh the small ones
         blas.gemm(1e-9, A.T, dY, 0.0, Z)
         blas.gemm(1.0, A, Z, 0.0, dY)
     lapack.geqrf(dY, tau)
-    lapack.ormqr(dY, tau, dQ)  # Q is an orthonormal basis of them
+    lapack.ormqr(dY, tau, dQ)  # Q is an orthonormal basis of these columns
     blas.gemm(1.0, dQ.T, A, 0.0, B)
-    lapack.gesvd(B, ds, W, dVT, jobvt="S")  # B is k x n: small
+    lapack.gesvd(B, ds, W, dVT, jobvt="S")  # B is only k x n
     blas.gemm(1.0, dQ, W, 0.0, dU)
 
 # %%

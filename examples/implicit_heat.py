@@ -17,7 +17,7 @@ options = parser.parse_args()
 
 # %%
 # A step of backward Euler solves (I + s L) u' = u, where L is the 5-point Laplacian. The matrix is symmetric and
-# positive definite, so that it has a Cholesky factor, and steps of any length are stable.
+# positive definite, so it has a Cholesky factor, and steps of any length are stable.
 
 n, s, steps = 20, 0.5, 60
 T = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
@@ -41,7 +41,7 @@ with offload_args(In(M), Scratch(M.shape, M.dtype), InOut(u), device=options.dev
 print(f"{steps} steps leave {heat[-1] / heat[0]:.1%} of the heat")
 
 # %%
-# L has known eigenvectors, so that NumPy computes the state after all steps directly.
+# The eigenvectors of L are known, so NumPy can compute the state after all steps directly.
 
 values, Q = np.linalg.eigh(T)
 expected = Q @ ((Q.T @ start @ Q) / (1 + s * (values[:, None] + values)) ** steps) @ Q.T

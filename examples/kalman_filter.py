@@ -40,13 +40,13 @@ with offload_args(*arrays, device=options.device) as (dF, dH, dQ, dR, dz, dx, dP
         blas.gemm(1.0, HP, dH, 1.0, S, trans_b="T")
         G.copy_from(HP)
         lapack.posv(S, G)
-        e.copy_from(dz[year : year + 1])  # the measurement corrects both
+        e.copy_from(dz[year : year + 1])  # the measurement corrects the state and its covariance
         blas.gemv(-1.0, dH, xp, 1.0, e)
         blas.gemv(1.0, G.T, e, 1.0, xp)
         blas.gemm(-1.0, G, HP, 1.0, Pp, trans_a="T")
         dlevels[year].copy_from(xp)
         dx, dP, xp, Pp = xp, Pp, dx, dP
-for z, level in zip(measured, levels, strict=True):  # by NumPy
+for z, level in zip(measured, levels, strict=True):  # the same filter by NumPy
     x, P = F @ x, F @ P @ F.T + Q
     K = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
     x, P = x + K @ (z - H @ x), P - K @ H @ P

@@ -26,8 +26,8 @@ A = np.asfortranarray(np.vander(t, 4, increasing=True))  # A[i, j] is t[i] ** j
 measured = A @ truth + 0.3 * random.standard_normal(2000)
 
 # %%
-# ``gels`` factors A in place and overwrites the measurements, so the program lends copies of both. The first four
-# numbers become the solution, and the length of the others is the length of the residual.
+# ``gels`` factors A in place and overwrites the measurements, so the program lends copies of A and of the measurements.
+# The first four numbers become the solution, and the length of the others is the length of the residual.
 
 x = measured.copy()
 with offload_args(A.copy(order="F"), x, device=options.device) as (dA, dx):
@@ -36,7 +36,7 @@ print("coefficients:", x[:4].round(3), f"residual: {np.linalg.norm(x[4:]):.4f}")
 
 # %%
 # The normal equations, A^T A y = A^T b, need one copy of A, and nothing goes to the host between the calls. They are
-# faster and less accurate: the condition of A is squared.
+# faster, but less accurate, because the condition number of A is squared.
 
 y = np.empty(4)
 with offload_args(A, measured, Scratch((4, 4), A.dtype), y, device=options.device) as (dA, db, dN, dy):
@@ -45,7 +45,7 @@ with offload_args(A, measured, Scratch((4, 4), A.dtype), y, device=options.devic
     lapack.posv(dN, dy)
 
 # %%
-# Both solutions agree with NumPy's. The second one agrees in fewer digits.
+# Both solutions agree with NumPy's. The second solution agrees in fewer digits.
 
 np.testing.assert_allclose(x[:4], np.linalg.lstsq(A, measured, rcond=None)[0], rtol=1e-9, atol=1e-9)
 np.testing.assert_allclose(y, x[:4], rtol=1e-7, atol=1e-7)

@@ -26,8 +26,8 @@ OA_KERNEL(mandelbrot, oa::Out<unsigned char> image, int rows, int columns, doubl
 }"""
 
 # %%
-# A compiler may fuse a product and a sum into one rounding. The options forbid it, so that each step rounds as NumPy's
-# does.
+# A compiler may compute a product and a sum with a single rounding. The options forbid this, so that each step rounds
+# as NumPy's steps do.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
@@ -41,7 +41,8 @@ image, step = np.empty((480, 640), np.uint8), 0.005
 offload(kernel, image, *image.shape, step, grid=(40, 60), block=(16, 8), device=device)
 
 # %%
-# NumPy advances all points together, and stops none of them. ``where`` keeps the counts of the points that have left.
+# NumPy advances all points together, and never stops a single point. ``where`` keeps the counts of the points that have
+# left the circle.
 
 cy, cx = np.mgrid[:480, :640] * step - np.array([1.2, 2])[:, None, None]
 x, y, n = np.zeros((3, 480, 640))

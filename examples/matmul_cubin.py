@@ -33,8 +33,8 @@ extern "C" __global__ void product(const float *A, const float *B, float *C, int
 }"""
 
 # %%
-# A cubin has the names of its kernels, but not their accesses: the signature in the call of ``module.kernel`` declares
-# these. The kernel is then launched as any other kernel.
+# A cubin has the names of its kernels, but not their accesses. The signature in the call of ``module.kernel`` declares
+# the accesses. The kernel is then launched as any other kernel.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as cuda:0; the first GPU unless given, else host, which can't run a cubin")
@@ -48,7 +48,7 @@ else:
         options = ["-cubin", f"-arch=sm_{major}{minor}", "-x", "cu", "-", "-o", f"{folder}/product.cubin"]
         subprocess.run([nvcc, *options], input=SOURCE.encode(), check=True)
         module = Module.load(f"{folder}/product.cubin")
-    print(module)  # no GPU is needed to read it
+    print(module)  # reading the module needs no GPU
     product = module.kernel("product", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     if device.backend == "cuda":
         A, B = np.random.default_rng(6).random((2, 512, 512), np.float32)

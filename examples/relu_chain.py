@@ -13,7 +13,8 @@ import numpy as np
 from offload_args import Device, InOut, Kernel, Scratch, blas, launch, offload_args
 
 # %%
-# The kernel changes its array in place: ``oa::InOut``. Each thread needs only the elements that it owns.
+# The kernel changes its array in place, so the array is an ``oa::InOut``. Each thread needs only the elements that it
+# owns.
 
 SOURCE = """
 #include <offload_args/kernel.h>

@@ -28,7 +28,7 @@ scale = 1 / np.sqrt(affinity.sum(axis=0))
 
 # %%
 # D A D, with D the diagonal of ``scale``, has the eigenvalue 1. A second eigenvalue near 1 means a second cluster. Two
-# calls of ``dgmm`` make the matrix in place and ``syevd`` replaces it by its eigenvectors. One of these columns comes
+# calls of ``dgmm`` make the matrix in place, and ``syevd`` replaces it by its eigenvectors. One of these columns comes
 # down.
 
 n = len(points)
@@ -46,7 +46,7 @@ actual = (level > (level.min() + level.max()) / 2).astype(int)
 print(f"the largest eigenvalues are {values[-1]:.4f}, {values[-2]:.4f} and {values[-3]:.4f}")
 
 # %%
-# The signs of an eigenvector are arbitrary, so that the clusters may have either number.
+# The sign of an eigenvector is arbitrary, so each cluster may have either number.
 
 assert (actual == ring).all() or (actual != ring).all()
 np.testing.assert_allclose(values, np.linalg.eigvalsh(scale[:, None] * affinity * scale), rtol=1e-9, atol=1e-9)

@@ -38,18 +38,19 @@ parser.add_argument("--plot", metavar="FILE", help="draw the plate before and af
 options = parser.parse_args()
 
 # %%
-# The signature names the partition: ``launch`` computes the grid. The plate and a ``Scratch`` take turns as source.
+# The signature names the partition, so ``launch`` can compute the grid. The plate and a ``Scratch`` take turns as
+# source.
 
 device = Device(options.device or Device.default().name)
 signature = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]
 kernel = Kernel.compile(SOURCE, "heat", signature, device=device)
 before = np.random.default_rng(5).random((300, 500), np.float32)
 before[100:200, 200:300] += 2  # a hot square
-plate, expected = before.copy(), np.pad(before, 1)  # it is cold outside
+plate, expected = before.copy(), np.pad(before, 1)  # outside of the plate it is cold
 with offload_args(plate, Scratch(plate.shape, np.float32), device=device) as (dx, dy):
     for source, target in 50 * [(dx, dy), (dy, dx)]:
         launch(kernel, source, target, *plate.shape)
-for _ in range(100):  # the same by NumPy
+for _ in range(100):  # the same steps by NumPy
     beside = expected[:-2, 1:-1] + expected[2:, 1:-1] + expected[1:-1, :-2] + expected[1:-1, 2:]
     expected[1:-1, 1:-1] = 0.6 * expected[1:-1, 1:-1] + 0.1 * beside
 np.testing.assert_allclose(plate, expected[1:-1, 1:-1], rtol=1e-4)

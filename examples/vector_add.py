@@ -13,8 +13,8 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, offload
 
 # %%
-# The kernel is C++ that compilers for GPUs and for CPUs take. ``c.mine`` gives each thread its own elements of the
-# output, so that no two threads write the same element.
+# The kernel is C++ code for compilers of GPUs and of CPUs. ``c.mine`` gives each thread its own elements of the output,
+# so that no two threads write the same element.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -43,6 +43,6 @@ offload(vadd, a, b, c, n, device=device)  # a and b go up, c comes down
 print(f"c[:4] = {c[:4]}")
 
 # %%
-# Whole numbers below 2 to the 24th are exact in single precision, so that the results are equal to the last bit.
+# Whole numbers below 2 to the 24th are exact in single precision, so the results are equal to the last bit.
 
 np.testing.assert_array_equal(c, a + b)

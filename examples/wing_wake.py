@@ -43,11 +43,11 @@ wing, strength = np.cos(angle) + 0j, np.cos(angle) * np.pi / 256
 z, scratch = wing.copy(), Scratch(256, np.complex128)
 with offload_args(z, In(strength), scratch, scratch, device=device) as (dz, ds, dv, dw):
     launch(velocities, dz, ds, dw, block=64)
-    for v, w in 40 * [(dv, dw), (dw, dv)]:  # w: the velocities of the step before
+    for v, w in 40 * [(dv, dw), (dw, dv)]:  # dw has the velocities of the step before
         launch(velocities, dz, ds, v, block=64)
         launch(move, dz, v, w)
 np.testing.assert_allclose(impulse(strength, z, device=device), strength @ wing, rtol=1e-12)
-expected, steps = wing.copy(), []  # the same by NumPy
+expected, steps = wing.copy(), []  # the same steps by NumPy
 for _ in range(80):
     d = expected[:, None] - expected
     steps.append(1j / (2 * np.pi) * (d / (d.real**2 + d.imag**2 + 0.01)) @ strength)

@@ -2,15 +2,15 @@
 
     python scripts/check_floors.py
 
-A file uses another one if it includes or imports it, or names a function or variable that the other one defines. A
-header uses the files that define the names in the bodies of its inline functions. The rules are:
+A file uses another file if it includes or imports that file, or names a function or variable that it defines. A header
+uses the files that define the names in the bodies of its inline functions. The rules are:
 
-- A folder of csrc uses only itself and the folders that FLOORS gives it. The core includes nothing of Python, and the
-  extension nothing of the core but the public headers.
+- A folder of csrc uses only itself and its folders in FLOORS. The core includes nothing of Python, and the extension
+  includes only the public headers of the core.
 - No files use each other in a circle. A C source and the header of its name count as one file.
 - No two files of csrc have one name, the public headers included.
 
-It prints one line a fault and exits with 1, or prints nothing.
+It prints one line for each fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Each folder of csrc with the folders that it may use besides itself. All of them may use the public headers.
+# {folder of csrc: the folders that it may use in addition to itself}. All folders may use the public headers.
 FLOORS: dict[str, tuple[str, ...]] = {
     "base": (),
     "device": ("base",),
@@ -37,9 +37,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "graph": ("base", "device", "region", "call"),
     "accelerate": ("base", "device", "library", "region", "call"),
 }
-# All that a backend includes, besides its own .def and the files that backends share (.inc).
+# A backend includes only these files, its own .def and the files that backends share (.inc).
 BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
-# Python packages, each with the packages of the project that it must not import.
+# {Python package: the packages of the project that it must not import}.
 APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "tests")}
 
 Edge = tuple[str, str]
@@ -79,7 +79,7 @@ def block_end(code: str, position: int) -> int:
 
 
 def c_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the text of the C files in these subfolders by their path from the folder."""
+    """Return {path from the folder: text} of the C files in these subfolders."""
     paths = (path for name in names for path in sorted((folder / name).glob("*")))
     return {str(path.relative_to(folder)): path.read_text() for path in paths if path.suffix in {".c", ".h", ".inc"}}
 
@@ -102,14 +102,14 @@ def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
     code = {path: code_of(text) for path, text in files.items()}
     homes = {name: unit_of(path) for path in files if path.endswith(".c") for name in defined_in(code[path])}
     for path in files:
-        used = bodies_in(code[path]) if path.endswith(".h") else code[path]  # a header declares more than it uses
+        used = bodies_in(code[path]) if path.endswith(".h") else code[path]  # a header uses only these names
         for name in set(re.findall(r"(?<!struct )\boa_\w+", used)) & homes.keys():
             uses.add((unit_of(path), homes[name]))
     return includes, {edge for edge in uses if edge[0] != edge[1]}
 
 
 def floor_faults(includes: set[Edge], uses: set[Edge]) -> Iterator[Edge]:
-    """Yield the uses of a folder of csrc that is not below the user's own."""
+    """Yield the uses of a folder of csrc that is not below the using folder."""
     for path, target in includes:
         own = "/" not in target or target.startswith("offload_args/") or target in BACKENDS_INCLUDE
         if path.startswith("backends/") and target.endswith(".h") and not own:
@@ -121,7 +121,7 @@ def floor_faults(includes: set[Edge], uses: set[Edge]) -> Iterator[Edge]:
 
 
 def same_names(units: Iterable[str]) -> Iterator[Edge]:
-    """Yield the pairs of files that have one name in two folders."""
+    """Yield the pairs of files that have the same name in two folders."""
     first: dict[str, str] = {}
     for unit in sorted(units):
         other = first.setdefault(unit.rpartition("/")[2], unit)
@@ -165,14 +165,14 @@ def python_edges(folder: Path) -> set[Edge]:
 
 
 def compiled(folder: Path, name: str) -> bool:
-    """Return whether a module of the package is made by the build: an extension or a generated one."""
+    """Return whether a module of the package is made by the build, as an extension or a generated module."""
     last = name.rpartition(".")[2]
     generated = {path.stem for path in (ROOT / "bindings/api").glob("*.json")}
     return name.count(".") == 1 and (last.startswith("_") or last in generated) and not (folder / f"{last}.py").exists()
 
 
 def circles(edges: set[Edge]) -> list[list[str]]:
-    """Return the sets of nodes that reach each other (Tarjan's components of more than one node)."""
+    """Return the sets of nodes that reach each other: Tarjan's strongly connected components of more than one node."""
     below: dict[str, list[str]] = {}
     for user, used in sorted(edges):
         below.setdefault(user, []).append(used)

@@ -1,8 +1,8 @@
 """Compares csrc/backends/hip.def and hip.c with AMD's headers: python scripts/check_hip_headers.py INCLUDE...
 
-INCLUDE is a folder that has hip/hip_runtime_api.h, of any release from 5.2 on. A parameter agrees if it is a pointer
-in both or has as many bytes; the numbers and structures agree if tests/doubles/hip_facts.c compiles. It prints each
-difference, and exits with 1 if there is one.
+INCLUDE is a folder that has hip/hip_runtime_api.h, of any release from 5.2 on. A parameter agrees if it is a pointer in
+both, or has the same size in both. The numbers and structures agree if tests/doubles/hip_facts.c compiles. The script
+prints each difference, and exits with 1 if there is a difference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def ours() -> dict[str, list[str]]:
 
 
 def theirs(include: Path) -> dict[str, list[str]]:
-    """Return the same of each function of a header, with its result as the last."""
+    """Return the same for each function of a header, with the function's result as the last item."""
     own = subprocess.run(["gcc", "-print-file-name=include"], capture_output=True, text=True, check=True)
     arguments = ["-x", "c", "-std=c11", f"-I{include}", "-isystem", own.stdout.strip()]
     arguments += ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__"]

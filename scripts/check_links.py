@@ -2,8 +2,8 @@
 
     python scripts/check_links.py build/docs/html
 
-It reads the HTML of every page, and opens no address outside of the site. It prints one line a fault and exits with 1,
-or prints the number of links.
+It reads the HTML of every page, and opens no address outside of the site. It prints one line for each fault and exits
+with 1, or prints the number of links.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ page_of = cache(Page)
 
 
 def fault_of(link: str, page: Path) -> str | None:
-    """Return the fault of a link of a page; None if it has none."""
+    """Return the fault of a link of a page; None if the link has no fault."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return None

@@ -8,7 +8,7 @@ for any name. A C name is a code span that begins with oa_ or OA_; csrc or the m
 unless it is generated for a library.
 
 Each folder of sources has a row in the table of ARCHITECTURE.md. The file to read first begins with a comment.
-It prints one line a fault and exits with 1, or prints nothing.
+It prints one line for each fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from check_words import files_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = (".c", ".def", ".h", ".inc", ".json", ".md", ".py", ".pyi", ".svg", ".toml", ".txt", ".yml", ".yaml")
-# Paths on pages begin at one of these, or at the page.
+# Paths on pages begin at one of these folders, or at the page.
 ROOTS = (ROOT, ROOT / "csrc", ROOT / "csrc/include", ROOT / "offload_args")
-# Made by the build or by a program.
+# Files in these folders are made by the build or by a program.
 MADE = ("build/", "dist/", "wheels/")
 # Folders that ARCHITECTURE.md describes, if there are sources in them.
 FOLDERS = ("[a-z]*/", "csrc/*/", "offload_args/[_a-z]*/", "bindings/[a-z]*/")
@@ -68,7 +68,7 @@ def folders() -> Iterator[str]:
 def main() -> int:
     libraries = "|".join(["blas", *(path.stem for path in (ROOT / "bindings/api").glob("*.json"))])
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
-    sources.append(ROOT / "bindings/emit/fortran.py")  # the module of Fortran has a few names of its own
+    sources.append(ROOT / "bindings/emit/fortran.py")  # the module of Fortran has a few names that csrc lacks
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []
     for page in files_of(ROOT, "*.md"):

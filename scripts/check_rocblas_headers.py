@@ -3,8 +3,8 @@
 INCLUDE is a folder that has rocblas/rocblas.h. A header of version 5 or later has to differ from the header of version
 4 by exactly the entries of [newer] in roles/rocblas.toml: it has the additions up to its version, and lacks the
 functions that [newer] lacks. An earlier header has none of the additions, and all of these functions. Other headers
-whose version bindings/api lacks are named and left out. It prints each difference, and exits with 1 if there is one,
-or if no header was compared.
+whose version bindings/api lacks are named and left out. The script prints each difference. It exits with 1 if there is
+a difference, or if no header was compared.
 """
 
 from __future__ import annotations

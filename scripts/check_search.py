@@ -2,8 +2,8 @@
 
     python scripts/check_search.py build/docs/html
 
-It runs the site's own search in Node. It prints one line a fault and exits with 1, or prints the number of queries;
-without Node it reports that nothing was searched.
+It runs the site's own search in Node. It prints one line for each fault and exits with 1, or prints the number of
+queries. Without Node, it reports that nothing was searched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 FIRST = 3
-# The words of a user, with pages: at least one of them has to be among the first.
+# {words of a user: pages}. At least one of the pages has to be among the first results.
 QUERIES = {
     "solve linear system": ("guide/lapack", "guide/linalg"),
     "matrix multiplication": ("guide/blas", "guide/linalg"),

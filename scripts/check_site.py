@@ -86,7 +86,7 @@ def look(browser: Any, folder: Path, pictures: Path | None, every: bool) -> list
     for name, width in WIDTHS.items():
         for scheme in SCHEMES:
             page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-            page.set_default_timeout(0)  # no limit: a busy machine is slow
+            page.set_default_timeout(0)  # no limit, because a busy machine is slow
             pages = sorted(folder.rglob("*.html")) if scheme == SCHEMES[0] else map(folder.joinpath, PICTURED)
             for path in pages:
                 faults += faults_of(page, path, width)

@@ -3,8 +3,8 @@
     python scripts/check_words.py [FILE ...]
 
 Without files it reads all files that git tracks, and new ones that git does not ignore. It finds phrases in comments
-and strings of sources, and in Markdown outside of code; and names in Python and in the package's C and its tests.
-It prints one line a fault and exits with 1, or prints nothing.
+and strings of sources, and in Markdown outside of code. It finds names in Python, and in the package's C and its tests.
+It prints one line for each fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PHRASES: list[tuple[str, str]] = [
     (r"\b(?:one|ones|each|lines|columns|rows)\s+behind\s+(?:the|each)\s+other\b", "say 'one after the other'"),
 ]
 
-# Names that do not say what they name.
+# Names that do not describe the named thing.
 NAMES_OF_NOTHING = {"one", "found", "given", "made", "what", "where"}
-# In C, `one` is the number 1 of calls by address, and what() a method of C++.
+# In C, `one` is the number 1 that is passed by address, and what() is a method of C++.
 C_NAMES = re.compile(r"(?<![.>\w])(?:found|given|made|where)\b|(?<![.>\w])what\b(?!\s*\()")
-# Public names of the package, and a field that generated hooks set by its name.
+# Allowed are public names of the package, and a field that generated hooks set by its name.
 ALLOWED_NAMES = {
     ("offload_args/libraries.py", "found"),
     ("offload_args/embedding.py", "what"),
@@ -44,9 +44,9 @@ ALLOWED_NAMES = {
 
 SUFFIXES = {".c", ".def", ".h", ".inc", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".in"}
 NAMES = {"Makefile", "CODEOWNERS", "run", "gpu-check", "sanitize", ".clang-format", ".editorconfig"}
-# Written by machines, or kept as they were printed.
+# These files are written by programs, or kept as they were printed.
 EXEMPT = ("benchmarks/results/", "bindings/report.md")
-# These rule the phrases out, and so have to name them.
+# These files contain the phrases because they rule them out.
 SPEAKS_OF_THEM = {"docs/internals/terms.md", "scripts/check_words.py", "tests/scripts/test_checks.py"}
 
 
@@ -68,7 +68,7 @@ def c_prose(text: str) -> str:
 
 
 def joined_comments(text: str) -> str:
-    """Return text in which the comments of neighbouring lines are one: only the first # is left."""
+    """Return text in which the comments of neighbouring lines are joined: only the first # is left."""
     lines = text.split("\n")
     comment = [line.lstrip().startswith("#") for line in lines]
     return "\n".join(
@@ -103,7 +103,7 @@ def prose_of(path: str, text: str) -> str:
 
 
 def names_of(path: str, text: str) -> Iterator[tuple[str, int]]:
-    """Yield the refused names in a source, each with its line: the names that Python binds, or that C has."""
+    """Yield the refused names in a source, each with its line: names that are bound in Python, or any names in C."""
     if path.endswith(".py"):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMES_OF_NOTHING:
@@ -134,7 +134,7 @@ def faults_of(path: str, text: str) -> Iterator[str]:
 
 
 def files_of(repository: Path, *patterns: str) -> list[str]:
-    """Return the files that git tracks, or would add: a fault in a new file shows before its commit."""
+    """Return the files that git tracks, or would add, so that a fault in a new file is reported before its commit."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True).stdout
     return [path for path in listed.split("\0") if path]

@@ -1,9 +1,9 @@
-"""Draws a table of benchmarks/sizes.py as the landing page shows it: time from and to NumPy against size.
+"""Draws a table of benchmarks/sizes.py for the landing page: time from and to NumPy against size.
 
     python scripts/draw_comparison.py benchmarks/results/<date>/sizes.md --out docs/comparison.svg
 
-Each panel has every size of the table for its work, also where others are faster. A table of benchmarks/compare.py has
-panels, too, for the works that it measures.
+Each panel has every size of the table for its work, even sizes at which another package is faster. A table of
+benchmarks/compare.py can be drawn, too; it gives a panel for each work that it measures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PANELS = {
 }
 FONT = "system-ui, Helvetica, Arial, sans-serif"
 WIDTH, TOP, LEFT, PLOT_WIDTH, PLOT_HEIGHT = 660, 62, 62, 250, 220
-COLUMN, ROW = 320, 300  # two panels a row, so that a phone shows them large enough to read
+COLUMN, ROW = 320, 300  # two panels in each row, so that they are readable on a phone
 Points = list[tuple[float, float]]
 
 

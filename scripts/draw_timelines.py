@@ -1,9 +1,9 @@
-"""Draws timelines that traces have saved, one below the other on one scale, as docs/guide/timelines.svg shows two.
+"""Draws saved timelines of traces, one below the other on one scale, such as the two in docs/guide/timelines.svg.
 
     python scripts/draw_timelines.py --skip 1 --ms 20 --out docs/guide/timelines.svg before.json after.json
 
-It shows the main thread: regions, the calls in them, and the calls' copies and waits. --skip leaves out the first
-calls, which load libraries; --ms is the time to show.
+A drawing shows the main thread: regions, the calls in them, and the calls' copies and waits. --skip is the number of
+first calls to leave out, because these load libraries; --ms is the time to show.
 """
 
 from __future__ import annotations

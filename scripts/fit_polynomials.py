@@ -17,7 +17,8 @@ Real = Any
 
 
 def fitted(function: Callable[[Real], Real], low: Real, high: Real, count: int) -> list[Real]:
-    """Return the coefficients, from the constant, of the polynomial that agrees at the Chebyshev points."""
+    """Return the coefficients, the constant first, of the polynomial that equals the function at the Chebyshev
+    points."""
     points = [(low + high) / 2 + (high - low) / 2 * mp.cos((2 * k + 1) * mp.pi / (2 * count)) for k in range(count)]
     rows = mp.matrix([[x**power for power in range(count)] for x in points])
     return list(mp.lu_solve(rows, mp.matrix([function(x) for x in points])))
@@ -39,7 +40,7 @@ angle = (mp.pi / 4 * mpf("1.02")) ** 2
 small = (mp.tan(mp.pi / 8) * mpf("1.001")) ** 2
 ratio = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1) * mpf("1.001")) ** 2
 TABLE: dict[str, tuple[Callable[[Real], Real], Real, Real, int, int]] = {
-    # name: function, from, to, coefficients for float64, for float32
+    # {name: (function, from, to, number of coefficients for float64, and for float32)}
     "EXP": (summed(lambda k: 1 / mp.factorial(k + 2)), -half_log, half_log, 11, 6),
     "LOG": (summed(lambda k: mpf(2) / (2 * k + 3)), 0, ratio, 8, 4),
     "POW": (summed(lambda k: mpf(1) / (2 * k + 5)), 0, ratio, 8, 4),
@@ -56,7 +57,7 @@ TABLE: dict[str, tuple[Callable[[Real], Real], Real, Real, int, int]] = {
 
 
 def parts(value: Real, bits: int = 53, count: int = 2) -> list[float]:
-    """Return numbers whose sum is the value; the first ones have this many bits."""
+    """Return numbers whose sum is the value; all numbers but the last have this many bits."""
     numbers = []
     for left in range(count, 0, -1):
         if left > 1 and bits < 53:

@@ -1,9 +1,9 @@
-"""Reads random mutations of good modules: each has to be a module, or to raise ModuleError, within a second.
+"""Reads random mutations of good modules. Each mutation has to be a module, or to raise ModuleError, within a second.
 
     PYTHONPATH=tests python scripts/fuzz_modules.py [--inputs 1000000] [--seed 0]
 
-The good modules come from tests/kernels/images.py. A fault is printed with the seed of its input, and the mutated
-bytes are written to the current directory. It exits with 1 after the first fault.
+The good modules come from tests/kernels/images.py. A fault is printed with the seed of its input, and the mutated bytes
+are written to the current directory. The script exits with 1 after the first fault.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernels.images import FORMATS
 from kernels.mutations import mutated
 from offload_args import Module, errors
 
-SLOW = 1.0  # seconds
+SLOW = 1.0  # seconds after which a reading counts as too slow
 
 
 def fault_of(data: bytes) -> str:

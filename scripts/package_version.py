@@ -1,4 +1,4 @@
-"""Gives scikit-build-core the package's version: of a release, or of a checkout between two releases.
+"""Passes the package's version, of a release or of a checkout between two releases, to scikit-build-core.
 
 The number is in csrc/include/offload_args/core.h. A clean checkout whose commit has the tag v<number> is the
 release of that number. Any other checkout is <number>.dev0+g<commit>, with .dirty after it if tracked files were
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# `git archive` writes the commit and its names here: .gitattributes.
+# `git archive` replaces this text by the commit and its names, because of .gitattributes.
 ARCHIVED = "$Format:%h %D$"
 
 
@@ -29,12 +29,12 @@ def _git(*arguments: str) -> str | None:
 
 
 def _of_commit(number: str, commit: str, is_release: bool, is_dirty: bool = False) -> str:
-    # "g" stands before the commit, because digits alone would lose their leading zeros.
+    # "g" precedes the commit, because a number would lose its leading zeros.
     return number if is_release and not is_dirty else f"{number}.dev0+g{commit}{'.dirty' * is_dirty}"
 
 
 def version() -> str:
-    """Return the version of the sources beside this file."""
+    """Return the version of the sources to which this file belongs."""
     header = (ROOT / "csrc/include/offload_args/core.h").read_text(encoding="utf-8")
     match = re.search(r"#define OA_VERSION \d+ /\* (\d+\.\d+\.\d+) \*/", header)
     if not match:
@@ -49,7 +49,7 @@ def version() -> str:
     commit, _, names = ARCHIVED.partition(" ")
     if not commit.startswith("$"):
         return _of_commit(number, commit, f"tag: v{number}" in names.split(", "))
-    if _git("rev-parse", "--show-prefix") != "":  # no checkout, or a folder of another one
+    if _git("rev-parse", "--show-prefix") != "":  # this is no checkout, or a folder inside another checkout
         return f"{number}.dev0"
     commit = _git("rev-parse", "--short=8", "HEAD") or ""
     tags = (_git("tag", "--points-at", "HEAD") or "").split()
@@ -58,7 +58,7 @@ def version() -> str:
 
 
 def dynamic_metadata(field: str, settings: Mapping[str, Any]) -> str:
-    """Return the version: scikit-build-core calls this."""
+    """Return the version to scikit-build-core, which calls this function."""
     if field != "version" or settings:
         raise RuntimeError("package_version.py gives the version only, and has no settings")
     return version()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Plants faults in a copy of the core, one at a time, and times how long the random programs take to find each.
+"""Plants faults in a copy of the core, one at a time, and measures the time in which the random programs find each
+fault.
 
-scripts/plant_faults.py [--seconds 60] [NAME...]: all faults, or those named. A fault that is not found makes the exit
-status 1. It needs what `make ctest` needs, and works below build/faults. tests/scripts/test_plant_faults.py checks that
-the text of each fault is still in the core.
+scripts/plant_faults.py [--seconds 60] [NAME...] plants all faults, or the named faults. If a fault is not found, the
+exit status is 1. The script needs the environment of `make ctest`, and works below build/faults.
+tests/scripts/test_plant_faults.py checks that the text of each fault is still in the core.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Fault:
-    """Text of the core, which has it once, and the wrong text in its place."""
+    """A text that the core has once, and the wrong text that replaces it."""
 
     name: str
     right: str
     wrong: str
 
     def place(self, tree: Path) -> Path:
-        """Return the file of a tree of sources that has the right text; raise LookupError if not exactly one has."""
+        """Return the file with the right text in a tree of sources; raise LookupError unless exactly one file has
+        it."""
         having = [path for path in sorted((tree / "csrc").rglob("*.c")) if self.right in path.read_text()]
         if len(having) != 1 or having[0].read_text().count(self.right) != 1:
             raise LookupError(f"{self.name}: needs {self.right!r} once in csrc/, found it in {[*map(str, having)]}")
@@ -98,7 +100,8 @@ FAULTS: Final = (
 
 
 def hunt(seconds: float) -> float | None:
-    """Run random programs until one gives a wrong result; return the seconds until then, or None if none did."""
+    """Run random programs until one gives a wrong result. Return the seconds until then, or None if all results are
+    right."""
     from helpers.programs import Wrong
     from helpers.writer import (
         BYTES,
@@ -118,13 +121,13 @@ def hunt(seconds: float) -> float | None:
         try:
             kind(devices, number.randbytes(LENGTH * BYTES))
         except Wrong as wrong:
-            print(wrong, file=sys.stderr)  # main() shows it if no fault was planted
+            print(wrong, file=sys.stderr)  # main() shows this output if no fault was planted
             return time.monotonic() - begun
     return None
 
 
 def site(folder: Path) -> Path:
-    """Return the packages' folder of an environment below a folder, with .venv's packages but its own core."""
+    """Return the packages' folder of an environment below a folder; it has .venv's packages, but a separate core."""
     environment = folder / "environment"
     python = ROOT / ".venv" / "bin" / "python"
     if not environment.exists():
@@ -165,7 +168,7 @@ def main() -> int:
         return 0
     folder = ROOT / "build" / "faults"
     tree = folder / "tree"
-    for old in (tree, folder / "cmake"):  # copies keep their times: an object of a planted fault would look newer
+    for old in (tree, folder / "cmake"):  # copies keep their times, so planted objects would look newer
         shutil.rmtree(old, ignore_errors=True)
     for part in ("csrc", "bindings", "cmake", "offload_args", "scripts", "CMakeLists.txt", "LICENSE", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy

@@ -1,4 +1,4 @@
-"""A smoke test of an installed wheel: run it outside the checkout, by an environment that has nothing but the wheel."""
+"""A smoke test of an installed wheel. Run it outside the checkout, in an environment that has nothing but the wheel."""
 
 import importlib.metadata
 import sys

@@ -17,18 +17,19 @@ from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
-INSTANCES = 4  # of a test in the default run
-SAMPLED = 5  # of a test on each device with --sample
+INSTANCES = 4  # the instances of a test in the default run
+SAMPLED = 5  # the instances of a test on each device with --sample
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --later, for a run of all tests that leaves none to the slow run, and --sample, for one that is short."""
+    """Add --later, for a run that leaves no test to the slow run, and --sample, for a short run."""
     parser.addoption("--later", action="store_true", help="run what the default run leaves to the slow one, too")
     parser.addoption("--sample", action="store_true", help=f"run {SAMPLED} instances of each test on each device")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Make slow the instances of a test that its marker `later` leaves to the slow run; no exhaustive one is slow."""
+    """Mark as slow the instances of a test that its marker `later` leaves to the slow run; no exhaustive instance is
+    slow."""
     if item.get_closest_marker("exhaustive"):
         item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "slow"]
         return
@@ -45,13 +46,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_report_header() -> str:
-    """Name the devices whose tests are made."""
+    """Return a line with the names of the devices whose tests are collected."""
     return f"devices: {', '.join(DEVICES)}"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while thousands of tests are made, none of which is any: it took a quarter of the time."""
+    """Turn garbage collection off while thousands of tests are made, which are no garbage; it took a quarter of the
+    time."""
     gc.disable()
     try:
         return (yield)
@@ -60,7 +62,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave nothing to the slow run if files or names of tests are given."""
+    """Leave no test to the slow run if the arguments name files or tests."""
     if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword:
         config.option.later = True
 
@@ -75,10 +77,10 @@ def missing_devices(item: pytest.Function) -> set[object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Function]
 ) -> Generator[None, object, object]:
-    """Choose instances of tests: some for the default run, and one that is skipped for each missing device."""
+    """Choose instances of tests: some for the default run, and for each missing device one that is skipped."""
     if not config.option.later:
         leave_most_to_the_slow_run(items)
-    yield  # to -m and -k
+    yield  # to the options -m and -k
     repeats = {item for item in items if is_short_form(item) and item.get_closest_marker("slow")}
     items[:] = [item for item in items if item not in repeats]
     config.hook.pytest_deselected(items=[*repeats])
@@ -99,12 +101,13 @@ def pytest_collection_modifyitems(
 
 
 def is_short_form(item: pytest.Function) -> bool:
-    """Return whether an instance of a test makes a part of the calls that a slow instance makes."""
+    """Return whether an instance of a test makes only a part of the calls of a slow instance."""
     return hasattr(item, "callspec") and item.callspec.params.get("share") == SHORT
 
 
 def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
-    """Make slow all but some instances of each test: always the same ones, and of each parameter some."""
+    """Mark as slow all but some instances of each test. The choice is always the same, and has some instances of each
+    parameter."""
     here = [
         item
         for item in items
@@ -121,7 +124,7 @@ def device_of(item: pytest.Function) -> str:
 
 
 def left_out(items: list[pytest.Function], count: int, by_device: bool = False) -> list[pytest.Function]:
-    """Return all but `count` instances of each test (on each device): always the same ones, of each device as many."""
+    """Return all but `count` instances of each test, or of each test on each device. The choice is always the same."""
     instances: dict[str, list[pytest.Function]] = {}
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -140,26 +143,26 @@ def left_out(items: list[pytest.Function], count: int, by_device: bool = False) 
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here."""
+    """The name of a device of this machine."""
     return open_or_skip(request.param)
 
 
 @pytest.fixture(params=["cuda:0"])
 def cuda(request: pytest.FixtureRequest) -> str:
-    """The name of the first GPU, also in the test's id."""
+    """The name of the first GPU, which is also in the test's id."""
     return open_or_skip(request.param)
 
 
 @pytest.fixture
 def gpu(cuda: str, request: pytest.FixtureRequest) -> str:
-    """The GPU of a test whose module says which library of the vendor it needs: LIBRARY."""
+    """The GPU of a test whose module names the needed vendor library in LIBRARY."""
     library_or_skip(request.module.LIBRARY, cuda)
     return cuda
 
 
 @pytest.fixture(params=[HIP])
 def hip(request: pytest.FixtureRequest) -> str:
-    """The name of an AMD device, also in the test's id."""
+    """The name of an AMD device, which is also in the test's id."""
     return open_or_skip(request.param)
 
 
@@ -171,13 +174,13 @@ def library(device: str) -> ModuleType:
 
 @pytest.fixture(scope="module", autouse=True)
 def collections_are_short() -> None:
-    """Leave what came before out of garbage collections: many tests collect, some a hundred times."""
+    """Exclude older objects from garbage collections, because many tests collect, some a hundred times."""
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_arrives() -> Iterator[None]:
-    """Take SIGINT here and in children: a program that is started in the background ignores it."""
+    """Handle SIGINT here and in children, because a program that is started in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

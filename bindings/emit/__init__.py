@@ -1,9 +1,10 @@
-"""Writes the files that the build compiles and installs, one module a kind of output.
+"""Writes the files that the build compiles and installs; each module writes one kind of output.
 
 tables (records and libraries), bodies, grouped, descriptors and helper_functions: the code that calls the vendors.
-wrappers and blas_dispatch: the typed C functions and their headers. hooks: the functions that stand in for BLAS in
-unmodified programs. extensions: the files that extensions of Python need. fortran: its module. python_modules, stubs,
-raw and docs: the Python side. report: the list of bound functions. words: the words of roles files.
+wrappers and blas_dispatch: the typed C functions and their headers. hooks: the functions that replace BLAS in
+unmodified programs. extensions: the files that extensions of Python need. fortran: the module of Fortran.
+python_modules, stubs, raw and docs: the Python side. report: the list of bound functions. words: the words of roles
+files.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ SHARED = (
 
 
 def faults(library: Library) -> list[str]:
-    """Return why some of a library's functions can't be written, a line a function."""
+    """Return the reasons why some of a library's functions can't be written, a line for each function."""
     faults = []
     for function in library.functions:
         try:
@@ -139,7 +140,7 @@ def library_texts(library: Library, files: Sequence[str], out: Path) -> dict[str
 
 
 def shared_texts(libraries: list[Library]) -> dict[str, str]:
-    """Return the files that follow from several libraries or from the core's headers, by name."""
+    """Return {name: text} of the files that depend on several libraries, or on the core's headers."""
     texts = (
         libraries_file(libraries),
         portable_file(libraries),
@@ -155,7 +156,7 @@ def shared_texts(libraries: list[Library]) -> dict[str, str]:
 
 
 def key_file(key: str, out: Path) -> Path:
-    """Return the file that identifies the state from which the files of a library, or the shared ones, were written."""
+    """Return the path of the file that identifies the inputs of a library's files, or of the shared files."""
     return out / "libraries" / f"{key}.key"
 
 

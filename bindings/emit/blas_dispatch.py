@@ -1,7 +1,7 @@
-"""Writes the portable BLAS of C, oa_blas_*: a function calls the vendor's for the device of its arrays.
+"""Writes the portable BLAS of C, oa_blas_*; each function calls the vendor's function for the device of its arrays.
 
-A function is written if its typed C functions agree in every library; names of parameters, the order of CBLAS (always
-by columns) and enums may differ. Enums have CBLAS's values in the portable function.
+A function is written if its typed C functions of all libraries agree. Names of parameters, the order of CBLAS (always
+by columns) and enums may differ. In the portable function, enums have CBLAS's values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..parameters import Array, EnumValue, Parameter
 from .c_text import BEGIN_C, END_C, wrapped
 from .wrappers import through_python
 
-# CBLAS's enums, by their types: the first value, the names of the portable constants, and each library's constants.
+# {type of an enum of CBLAS: (its first value, the names of the portable constants, {library: its constants})}.
 _ENUMS: dict[str, tuple[int, tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "CBLAS_TRANSPOSE": (111, ("NO_TRANS", "TRANS", "CONJ_TRANS"), {"cublas": ("OP_N", "OP_T", "OP_C")}),
     "CBLAS_UPLO": (121, ("UPPER", "LOWER"), {"cublas": ("FILL_MODE_UPPER", "FILL_MODE_LOWER")}),
@@ -25,7 +25,7 @@ _FIRST = "cblas"  # the library whose parameters the portable functions have
 
 
 class _Portable(NamedTuple):
-    """One function: CBLAS's without its order, and each library's own."""
+    """One portable function: CBLAS's function without its order, and the function of each other library."""
 
     name: str
     parameters: list[Parameter]
@@ -45,7 +45,7 @@ def _without_order(function: Function) -> list[Parameter]:
 
 
 def _agrees(parameters: list[Parameter], function: Function) -> bool:
-    """Return whether a library's function takes the same parameters, or also a separate result, C and ldc."""
+    """Return whether a library's function takes the same parameters; a separate result, C and ldc, may be added."""
     own = _types(function.parameters)
     if own == _types(parameters):
         return True
@@ -98,7 +98,7 @@ def _call(library: Library, function: Function, portable: _Portable) -> str:
 
 def _definition(portable: _Portable) -> list[str]:
     arrays = [parameter for parameter in portable.parameters if isinstance(parameter, Array)]
-    counts = portable.name.startswith("i")  # an index counts from 0 here and in CBLAS, and from 1 in the others
+    counts = portable.name.startswith("i")  # an index counts from 0, but from 1 in vendors' GPU libraries
     function = f'"blas.{portable.name}"'
     lines = [*wrapped(f"{_prototype(portable)} {{"), "  int place;"]
     name = arrays[0].name
@@ -120,7 +120,7 @@ def _definition(portable: _Portable) -> list[str]:
 
 
 def portable_constants() -> list[str]:
-    """Return the names of the constants, without OA_BLAS_."""
+    """Return the names of the constants without the prefix OA_BLAS_."""
     return [name for _, names, _ in _ENUMS.values() for name in names]
 
 

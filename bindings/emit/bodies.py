@@ -1,12 +1,12 @@
-"""Writes the bodies of routines: a C function that checks, moves and calls, for all routines that are alike.
+"""Writes the bodies of routines. A body is a C function that checks, moves and calls, for all routines that are alike.
 
-A body is the same for all types of a family: names, dtypes and symbols are in the routine's
-row. Routines with equal bodies share one body. Bodies call csrc/body/body.h.
+A body is the same for all types of a family, because names, dtypes and symbols are in the routine's row. Routines with
+equal bodies share one body. Bodies call csrc/body/body.h.
 
-The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it itself, with the
-library's handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its
-values, and one *caller* for each machine signature (`call_v_iillfrlrlfpl`) unpacks them. LETTERS and RETURNS explain
-the letters of a signature.
+The vendor's function is called in one of two ways. If the library runs on a GPU, the body itself calls the function,
+with the library's handle or stream. If the library runs on the CPU, the function is called later, in the order of a
+stream: the body packs the values, and a *caller*, such as `call_v_iillfrlrlfpl`, unpacks them. There is one caller for
+each machine signature, whose letters LETTERS and RETURNS explain.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from ..parameters import (
 )
 from .c_text import to_c, to_name, wrapped
 
-# How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
+# {letter: (C type, expression for the value in slot {at})}, with which a caller passes one value.
 LETTERS = {
     "i": ("int", "(int)values[{at}].integer"),
-    "l": ("{size}", "({size})values[{at}].integer"),  # int or int64_t, as the library has it
+    "l": ("{size}", "({size})values[{at}].integer"),  # int or int64_t, depending on the library
     "L": ("int64_t", "values[{at}].integer"),
     "p": ("void *", "(void *)values[{at}].pointer"),
     "r": ("const void *", "values[{at}].pointer"),
@@ -51,7 +51,7 @@ LETTERS = {
     "d": ("double", "values[{at}].real"),
     "h": ("uint16_t", "values[{at}].half"),
 }
-# How a caller stores the return value, by its letter: the C type, and the expression for {value}.
+# {letter: (C type, statement that stores {value})}, for a caller's return value.
 RETURNS = {
     "v": ("void", "{value}"),
     "i": ("int", "return {value}"),
@@ -64,7 +64,7 @@ BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
 
 def bare_sizes(function: Function) -> set[str]:
-    """Return the sizes that alone form an extent's argument: oa_begin refuses negative ones."""
+    """Return the sizes that alone form an extent's argument; oa_begin refuses negative values of these."""
 
     def bare(expression: ast.expr) -> set[str]:
         if isinstance(expression, ast.IfExp):
@@ -86,18 +86,18 @@ class Body:
         self.device_form = library.has_device_form(function)
         self.is_late = library.backend is None
         self.numbers = [number for number in function.numbers if number.role != "value"] if self.device_form else []
-        # The form with 64-bit sizes writes a 64-bit index, but a device pointer to an index points to 32 bits.
+        # A form with 64-bit sizes writes 64-bit indices, but a device pointer to an index points to 32 bits.
         self.index_on_device = any(number.dtype == "i32" for number in self.numbers)
-        self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
+        self.is_typed = bool(function.of("type"))  # arguments determine some dtypes
         self.noted = [array for array in function.arrays if array.noted_by]
         self.dtypes = "dtypes" if self.is_typed or self.noted else "routine->dtypes"
         self.sizes = [size for size in function.sizes if size.is_narrow]
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
         self.has_status = function.returns != "void" and not returned
-        # Some versions of the library fetch a result for the host before it is there.
+        # Some versions of the library fetch a result for the host before it is computed.
         self.fetches = bool(library.results_since and self.device_form and function.result and function.arrays)
-        self.slots = len(function.parameters)  # a late call also has slots for numbers that have a count
+        self.slots = len(function.parameters)  # a late call has more slots if numbers have a count
         self.signature = ""
 
     def add(self, text: str) -> None:
@@ -128,7 +128,7 @@ class Body:
         return "\n".join(self.lines)
 
     def with_objects(self, name: str, inner: str) -> None:
-        """Write the function that runs another one, `inner`, with the vendor's own objects."""
+        """Write the function that runs the function `inner` with the vendor's own objects."""
         kinds = [object_kind.key for object_kind in self.library.object_kinds]
         objects = [parameter for parameter in self.function.parameters if isinstance(parameter, Object)]
         self.add(f"int {name}(const oa_routine *routine, oa_value *values, int device) {{")
@@ -192,7 +192,7 @@ class Body:
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
         self.enum_checks()
         # If an object's size is in a product, this code refuses negative sizes. Otherwise the core would refuse the
-        # product as too large before it refused the negative size.
+        # product as too large, before it refused the negative size.
         checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
             if size.is_short:
@@ -211,7 +211,7 @@ class Body:
             self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def enum_checks(self) -> None:
-        """Refuse values that an enum has no constant for."""
+        """Refuse values for which an enum has no constant."""
         for parameter in self.function.parameters:
             if isinstance(parameter, EnumValue) and not isinstance(parameter, DataType):
                 plain = f"({parameter.name} & ~{parameter.enum.mask})" if parameter.enum.mask else parameter.name
@@ -221,7 +221,8 @@ class Body:
                 self.add(f"  if ({test}) return {failure};")
 
     def leading_dimensions(self) -> None:
-        """Raise the leading dimension of a matrix of one column to its rows: it has no effect, but vendors check it."""
+        """Raise the leading dimension of a matrix of one column to its number of rows. It has no effect, but vendors
+        check it."""
         extents = [extent for array in self.function.arrays for extent in array.extents]
         for extent in [*extents, *(host_array.extent for host_array in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):
@@ -238,7 +239,7 @@ class Body:
             self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
 
     def wide_test(self) -> str:
-        """Write the test of whether a size does not fit 32 bits."""
+        """Write the test whether a size does not fit 32 bits."""
         return " | ".join(f"oa_is_wide({size.name})" for size in self.sizes)
 
     def symbol(self) -> None:
@@ -280,7 +281,7 @@ class Body:
         return [array for array in self.function.arrays for _ in array.extents]
 
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
-        """Return the arguments of an extent's macro, and their names, for the matrix that is stored by columns."""
+        """Return the arguments of an extent's macro, and their names, for a matrix stored by columns."""
         constants = self.library.constants
         order = self.library.row_major
         by_rows = f"{order[0]} == {order[1]}" if order and order[0] in self.at else ""
@@ -290,8 +291,8 @@ class Body:
             part = [f"({f'({upper}) != ({by_rows})' if by_rows else upper} ? OA_UPPER : 0)"]
             if extent.leaves_out_the_diagonal:
                 unit = to_c(arguments.pop(), constants)
-                # cuBLAS reads even a matrix of order 1, and an empty extent would have no address for that. So the
-                # extent of a matrix that is all diagonal has all elements, but their values have no effect.
+                # cuBLAS reads even a matrix of order 1, for which an empty extent would have no address. So the extent
+                # of a matrix that consists of its diagonal has all elements, although their values have no effect.
                 others = [f"{to_c(arguments[0], constants)} > 1"]
                 if extent.kind == "band_triangle":
                     others.append(f"{to_c(arguments[1], constants)} > 0")
@@ -305,7 +306,7 @@ class Body:
         return [*part, *values], names
 
     def extent(self, extent: Extent, repeats: bool) -> str:
-        """Write an extent. `repeats`: it is a vector whose increment may be 0."""
+        """Write an extent. `repeats`: whether it is a vector whose increment may be 0."""
         constants = self.library.constants
         if extent.pointers:
             count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
@@ -323,18 +324,18 @@ class Body:
             if isinstance(extent.arguments[0], ast.Constant):
                 return f"OA_ELEMENTS({values[0]})"
             return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
-        if kind in ("band", "band_triangle"):  # messages name its dimensions and its leading dimension
+        if kind in ("band", "band_triangle"):  # messages contain its dimensions and its leading dimension
             names = [*names[: len(EXTENTS[kind][1])], names[-1]]
         kind = "repeatable" if repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 
     def access(self, array: Array) -> str:
-        """Write the access of the call to an array."""
+        """Write the access of a call to an array."""
         if array.direction == "in":
             access = "OA_READ"
         elif array.direction == "out" or array.overwrites:
-            # If a dimension is empty, nothing may be written, for any beta. But a product of matrices whose inner
-            # dimension is 0 is 0: BLAS then applies beta. Only a product with a vector writes nothing then.
+            # If a dimension is 0, nothing may be written, for any beta. An inner dimension of 0 is different: the
+            # product of matrices is then 0, and BLAS applies beta. Only a product with a vector writes nothing then.
             tests = [self.overwrites(array.overwrites)] if array.overwrites else []
             dimensions = bare_sizes(self.function)
             if self.zero_tested(array.overwrites) and all(extent.kind == "matrix" for extent in array.extents):
@@ -351,8 +352,8 @@ class Body:
         return access
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write the test of whether an operand is overwritten. The value of a scalar on the device is known only if
-        the caller passed it as a host number."""
+        """Write the test whether an operand is overwritten. The value of a scalar on the device is only known if the
+        caller passed it as a host number."""
         scalar = self.zero_tested(test)
         if scalar:
             at, device = self.at[scalar], "device" if self.device_form else "0"
@@ -380,13 +381,13 @@ class Body:
             self.add(f"  call.{name} = {value};")
 
     def begin(self) -> None:
-        """Declare the operands and open the call. Numbers on the device are operands."""
+        """Declare the operands, which include numbers on the device, and open the call."""
         arrays = self.operands
         count = len(arrays) + len(self.numbers)
         self.host_checks()
         self.add(f"  oa_operand operands[{count}];")
         for position, array in enumerate(arrays):
-            again = position > 0 and arrays[position - 1] is array  # the array again, with its new shape
+            again = position > 0 and arrays[position - 1] is array  # the same array again, with its new shape
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(array)
             extent = self.extent(array.extents[-1 if again else 0], array.repeats)
             if array.in_place_at:
@@ -413,7 +414,7 @@ class Body:
         elif self.numbers:
             late = " | routine->library->state->fetches_early" if self.fetches else ""
             fields["device_scalars"] = f"device{late}"
-        if self.is_late and (self.has_status or self.function.of("object")):  # an object may be destroyed afterwards
+        if self.is_late and (self.has_status or self.function.of("object")):  # an object may be destroyed first
             fields["blocking"] = "1"
         elif self.is_late and self.function.result:
             fields["blocking"] = "!device"
@@ -449,15 +450,16 @@ class Body:
             self.do_nothing(f"OA_UNLIKELY(!operands[{written[0]}].touched) && ")
 
     def do_nothing(self, first: str) -> None:
-        """Make no call if all that would be written has no elements: some libraries refuse that, or its address."""
+        """Make no call if all arrays to be written have no elements, because some libraries refuse such arrays or their
+        addresses."""
         if self.ends_unwritten:
             self.add(f"  if ({first}oa_call_writes_nothing(&call)) return oa_end(&call, call.vendor_status);")
 
     @property
     def ends_unwritten(self) -> bool:
-        """Return whether no call is made if no element of a device array would be written."""
+        """Return whether the call is left out if no element of a device array would be written."""
         if any(isinstance(parameter, Object) and parameter.object_kind.tells for parameter in self.function.parameters):
-            return False  # other ranks may write, and wait for this rank
+            return False  # other ranks may write elements, and wait for this rank
         results = any(not number.is_read_only for number in self.function.numbers) or any(
             host_array.writes for host_array in self.host_arrays
         )
@@ -480,7 +482,7 @@ class Body:
     @property
     def uncaptured(self) -> str:
         """Return the C expression of the reason why a graph can't have the call, or ""."""
-        if self.is_late:  # no graph has calls on the CPU
+        if self.is_late:  # graphs can't contain calls on the CPU
             return ""
         if self.function.query:
             return "OA_NEEDS_WORKSPACE"
@@ -489,7 +491,7 @@ class Body:
         return ""
 
     def host_checks(self) -> None:
-        """Check the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
+        """Check host arrays, and sizes of elements, against the dtype of the first device array."""
         sizes = [size for size in self.function.sizes if size.label == "itemsize"]
         if not (self.host_arrays or sizes):
             return
@@ -601,7 +603,7 @@ class Body:
         return f"((int (*)({types}))symbol)({values})"
 
     def call_with_workspace(self) -> None:
-        """Ask the library for the function's workspace, take it, and call the function."""
+        """Query the size of the function's workspace, take a workspace, and call the function."""
         passed, sizes = [], {}
         for parameter, c_type in self.function.asked:
             if isinstance(parameter, WorkspaceSize):
@@ -693,10 +695,10 @@ class Body:
             self.add(f"  if (oa_is_wide({product}) && !oa_routine_is_ilp64(routine)) return {failure};")
 
     def late(self) -> None:
-        """Pack the values, and leave the call to oa_submit; make it at once without operands."""
+        """Pack the values, and leave the call to oa_submit; without operands, make the call immediately."""
         arrays = self.function.arrays
         self.stride_unit()
-        if not arrays:  # everything is on the host: no device, no order to keep
+        if not arrays:  # all values are on the host, so there is no device, and no order to keep
             self.add("  if (!device) {")
             self.pack("    ", on_device=False)
             self.add("    return oa_late_now(&late);")
@@ -709,7 +711,7 @@ class Body:
         self.add("  return oa_late_submit(&late, &call);")
 
     def pack(self, indent: str, on_device: bool | None) -> None:
-        """Fill the late call; on_device None: the body asks where numbers are."""
+        """Fill the late call. If `on_device` is None, the body tests whether numbers are on the device."""
         self.slots = len(self.function.parameters)
         self.add(f"{indent}oa_late late;")
         self.add(f"{indent}oa_late_start(&late, routine, symbol, values, device);")
@@ -833,12 +835,12 @@ class Body:
 class Bodies:
     """The bodies of a library, each written once, and the body of each function.
 
-    body_of: makes the writer of a function's body.
+    `body_of` makes the writer of a function's body.
     """
 
     def __init__(self, library: Library, body_of: Callable[[Library, Function], Body]) -> None:
-        self.texts: dict[str, str] = {}  # by name
-        self.of: dict[str, tuple[str, str]] = {}  # by function: (body, caller or "")
+        self.texts: dict[str, str] = {}  # {name: text of the body}
+        self.of: dict[str, tuple[str, str]] = {}  # {function: (body, caller or "")}
         self.users: dict[str, list[str]] = {}
         self.callers: set[str] = set()
         names: dict[str, str] = {}  # by the text of a body, with NAME as its name

@@ -1,7 +1,7 @@
 """Writes the bodies of functions whose descriptors determine the extents; they call csrc/body/descriptor.h.
 
 Such a body queries the descriptors first, declares an operand for each passed array, and opens the call. Then it
-queries the bytes that the call needs, and takes a workspace from the device if the caller passed none.
+queries the bytes that the call needs, and takes a workspace from the device if the caller passed no workspace.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..parameters import Array, EnumValue, Parameter, Scalar, Size
 from .bodies import Body
 from .c_text import quoted, to_c
 
-KNOWN = "OA_AT_"  # before a symbol, the name of its place in the library's table
+KNOWN = "OA_AT_"  # followed by a symbol, the name of the symbol's place in the library's table
 
 
 def has_descriptors(library: Library, function: Function) -> bool:
-    """Return whether a function needs such a body; only GPU libraries have such functions."""
+    """Return whether a function needs a body of this module; only functions of GPU libraries do."""
     if library.backend is None or function.written:
         return False
     arrays = function.arrays
@@ -41,7 +41,7 @@ def dtype_enum(library: Library, c_type: str) -> Enum:
 
 
 def _enum_type(function: Function, name: str) -> str:
-    """Return the C type of a parameter that is an enum, or gives one."""
+    """Return the C type of a parameter that is an enum, or an output that is an enum."""
     argument = next(argument for argument in function.arguments if argument.name == name)
     return argument.c_type.removesuffix("*").strip()
 
@@ -176,7 +176,7 @@ def _descriptors(library: Library, function: Function) -> dict[str, str]:
 
 
 def list_locals(body: Body) -> None:
-    """Write the locals that lengths of lists refer to."""
+    """Write the locals to which lengths of lists refer."""
     lists = [parameter for parameter in body.function.parameters if isinstance(parameter, Integers)]
     used = {name for list_ in lists if list_.length for name in names_in(list_.length)}
     used |= {name for array in body.function.arrays for x in array.expressions for name in names_in(x)}
@@ -190,7 +190,7 @@ def list_locals(body: Body) -> None:
 
 
 def list_checks(body: Body) -> None:
-    """Write the checks of lists, of numbers that pointers point to, and of host arrays whose dtype an enum names."""
+    """Write the checks of lists, of numbers behind pointers, and of host arrays whose dtype an enum determines."""
     function, constants = body.function, body.library.constants
     checks = []
     for parameter in function.parameters:
@@ -297,7 +297,7 @@ class DescriptorBody(Body):
         return [*super().special, *["OA_ON_HOST_MEMORY"] * lists]
 
     def query(self, query: Query) -> None:
-        """Write the call of a function that returns how many bytes are needed, in `needed`, and its status."""
+        """Write the call of a query, which stores the number of needed bytes in `needed`, and returns a status."""
         arguments = list(query.arguments)
         types: list[str] = []
         values: list[str] = []
@@ -329,11 +329,12 @@ class DescriptorBody(Body):
         self.add("    }")
 
     def is_there(self, array: str) -> str:
-        """Return the C test of whether the caller passed an array."""
+        """Return the C test whether the caller passed an array."""
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the words on which a query's result depends: stamps of objects, and others. "0": it may change."""
+        """Return the words on which a query's result depends: stamps of objects, and others; "0" if the result may
+        change."""
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)

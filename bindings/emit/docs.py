@@ -44,7 +44,7 @@ class Role(NamedTuple):
     name: str
     dtype: str = ""
     more: str = ""
-    elements: int = 1  # its count
+    elements: int = 1  # the number of its elements
 
 
 def record(library: Library, function: Function) -> list[Role]:
@@ -71,12 +71,12 @@ def positional(function: Function) -> list[str]:
 
 
 def takes_handle(function: Function) -> bool:
-    """Return whether the caller may pass a library handle of its own."""
+    """Return whether the caller may pass their own library handle."""
     return any(isinstance(argument, Handle) for argument in function.arguments)
 
 
 def keywords(library: Library, function: Function) -> list[str]:
-    """Return its keyword-only parameters, with their defaults."""
+    """Return the Python function's keyword-only parameters, with their defaults."""
     result = [function.result.shown()] if function.result and library.takes_result(function) else []
     return [*result, *(["handle=None"] if takes_handle(function) else [])]
 
@@ -155,7 +155,7 @@ def _array(array: Array, library: Library, function: Function) -> str:
 
 
 def _parameters(library: Library, function: Function) -> list[str]:
-    """Return a line for each parameter, or for several that are alike, in the order of the signature."""
+    """Return a line for each parameter, or for several parameters that are alike, in the order of the signature."""
     lines = []
     either = library.has_device_form(function)
     for parameter in function.parameters:
@@ -215,14 +215,14 @@ def _parameters(library: Library, function: Function) -> list[str]:
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a function, for its docstring and its page of the reference; no line breaks."""
+    """The description of a function, for its docstring and its page of the reference, without line breaks."""
 
     summary: str
-    deprecated: str  # "" if it is not
-    parameters: list[tuple[str, str]]  # one name or several, and what they are
-    needs: str  # of its arguments; "" if nothing
+    deprecated: str  # the reason for its deprecation; "" if it is not deprecated
+    parameters: list[tuple[str, str]]  # pairs of one or several names, and their meaning
+    needs: str  # the requirements of its arguments; "" if there are none
     returns: list[str]
-    handle: str  # "" if it takes none
+    handle: str  # its use of a handle; "" if it takes no handle
     raises: str
     source: str
 

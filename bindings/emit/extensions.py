@@ -1,7 +1,9 @@
-"""Writes the files of Python extensions beside the headers: the names in the capsule, and Cython's .pxd.
+"""Writes the files, in addition to the headers, for extensions of Python: the names in the capsule, and Cython's .pxd
+files.
 
 offload_args_names.h has a macro for each function of csrc/exports.txt; offload_args/python.h includes it.
-__init__.pxd declares the headers for users, blas.pxd and <library>.pxd the generated ones.
+__init__.pxd declares the functions of the headers for users, and blas.pxd and <library>.pxd those of the generated
+headers.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from .wrappers import prototypes
 EXPORTS = Path(__file__).parents[2] / "csrc" / "exports.txt"
 _HEADERS = ("core.h", "launch.h")
 INTEGERS = "from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t"
-# How Cython writes a type of C.
+# Pairs of a pattern for a C type, and Cython's spelling of the type.
 _SPELLED = ((r"\b(float|double) _Complex\b", r"\1 complex"), (r"\* ?const \*", "**"), (r"\(void\)", "()"))
 
-# The macros of core.h make literals, whose life ends with a block of the C code that Cython writes. The caller of these
-# functions has the memory.
+# The macros of core.h make literals, whose life ends with a block of the C code that Cython writes. So the caller of
+# these functions provides the memory.
 _LEND = """
 cdef inline oa_array OA_LEND(
     void *data, int dtype, int ndim, const int64_t *shape, const int64_t *strides
@@ -68,7 +70,7 @@ def names_header() -> str:
 
 
 def expanded(text: str) -> str:
-    """Return a header's declarations without comments and directives, lists of .def files expanded."""
+    """Return a header's declarations without comments and directives; lists of .def files are expanded."""
     dtypes = entries("dtypes")
     lists = {
         r"typedef struct oa_##type oa_##type;": "".join(
@@ -87,7 +89,7 @@ def expanded(text: str) -> str:
 
 
 def declarations(text: str) -> Iterator[str]:
-    """Yield the declarations of a header, one a string."""
+    """Yield the declarations of a header, each as a string."""
     depth, begun = 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")

@@ -1,7 +1,7 @@
 """Writes the bodies of routines whose arguments are lists with a value for each group of matrices.
 
-Such a body has an inner function, in which each list is a local variable: the value of one group. So extents and tests
-are written as they are in any body. It calls csrc/body/groups.h.
+Such a body has an inner function, in which each list is replaced by a local variable, the value for one group. So
+extents and tests are written as in any other body. The body calls csrc/body/groups.h.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GroupedBody(Body):
             self.add(f"    operands[{position} * {self.group_count} + g] = {operand};")
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write the test of whether an operand of group g is overwritten."""
+        """Write the test whether an operand of group g is overwritten."""
         scalars = {list_.name for list_ in self.function.lists if list_.label == "scalar"}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
@@ -95,7 +95,7 @@ class GroupedBody(Body):
         return to_c(test, self.library.constants)
 
     def wide_test(self) -> str:
-        """Write the test of whether a size does not fit 32 bits."""
+        """Write the test whether a size does not fit 32 bits."""
         return " | ".join(["groups->wide", *(f"oa_is_wide({size.name})" for size in self.sizes)])
 
     def begin(self) -> None:
@@ -109,7 +109,7 @@ class GroupedBody(Body):
         return f"operands[{position} * {self.group_count}].address"
 
     def list_of(self, host_list: HostList, wide: str) -> str:
-        """Write the address of a list as the vendor has it. `wide`: the test for integers of 64 bits."""
+        """Write the address of a list in the vendor's form. `wide` is the test for integers of 64 bits."""
         at = self.at[host_list.name]
         if host_list.label == "scalar":
             return f"((const oa_number_list *)values[{at}].pointer)->at"

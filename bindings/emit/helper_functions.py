@@ -1,4 +1,4 @@
-"""Writes the bodies of helper functions, which work on no array; they use csrc/body/helper_function.h."""
+"""Writes the bodies of helper functions, which take no device array; the bodies use csrc/body/helper_function.h."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _need_sizes(function: Function) -> None:
 
 
 class HelperBody(Body):
-    """Writes the body of one helper function. It is called at once, on a GPU and on the CPU."""
+    """Writes the body of one helper function. The function is called immediately, on a GPU and on the CPU."""
 
     def text(self, name: str) -> str:
         """Return the body, called `name`."""
@@ -79,7 +79,7 @@ class HelperBody(Body):
             self.add("  if (unfit_plan) return unfit_plan;")
 
     def keep(self) -> None:
-        """Make the object keep the memory that it gets."""
+        """Make the object keep the memory that the function passes to it."""
         kept = [parameter for parameter in self.function.parameters if isinstance(parameter, Kept)]
         if kept and (len(kept) > 1 or not self.function.of("object")):
             raise ValueError(f"{kept[0].name}: one object keeps one piece of memory")

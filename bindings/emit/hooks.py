@@ -1,9 +1,9 @@
-"""Writes the hooks that stand in for BLAS in other modules, as csrc/accelerate puts them there.
+"""Writes the hooks that replace BLAS in other modules; csrc/accelerate puts them there.
 
-A routine has four forms of hooks: CBLAS and Fortran's names, with integers of 32 and of 64 bits. Each form has several
-hooks, which differ in their original alone. A hook compares sizes first. It passes on a large enough call, by
-columns, with the extents that the roles file gives each array. The table of all hooks also has LAPACK's
-(lapack_hooks.py).
+A routine has four forms of hooks: with the names of CBLAS or of Fortran, and with integers of 32 or of 64 bits. Each
+form has several hooks, which differ only in their originals. A hook compares sizes first. If a call is large enough,
+the hook passes it on, by columns, with the extents of its arrays from the roles file. The table of all hooks also has
+the hooks of LAPACK (lapack_hooks.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from .c_text import quoted, to_c, wrapped
 from .lapack_hooks import lapack_hook, lapack_routines, lapack_row
 
 _FIRST = "cblas"
-# By family: three sizes whose product is about the number of multiplications; the exact number; and the changes that
-# turn a call by rows into a call by columns with the same memory: exchanges, and enums that become their opposites.
-# "conjugated": a Hermitian routine's exchange would need a conjugated vector, so the original routine is called.
+# {family: (three sizes, the number of multiplications, changes)}. The product of the three sizes is about the number of
+# multiplications. The changes turn a call by rows into a call by columns with the same memory; they are exchanges, and
+# enums that become their opposites. "conjugated" means that an exchange would need a conjugated vector in a Hermitian
+# routine, so that the original routine is called.
 _RANK = "uplo trans"
 _TRIANGULAR = "side uplo m=n"
 _FAMILIES: dict[str, tuple[str, str, str]] = {
@@ -48,7 +49,7 @@ _LETTERS = {
 
 @dataclass(frozen=True)
 class _Hooked:
-    """One routine: its function of CBLAS, and the constants of that library."""
+    """One routine: its function of CBLAS, and the constants of CBLAS."""
 
     function: Function
     constants: dict[str, int]
@@ -92,7 +93,7 @@ def _field(parameter: Parameter) -> str:
 
 
 def _declared(parameter: Parameter, by_address: bool) -> str:
-    """Return a parameter of a hook, of integers of type INT."""
+    """Return a parameter of a hook, in which INT is the type of integers."""
     const = "" if isinstance(parameter, Array) and parameter.direction != "in" else "const "
     if isinstance(parameter, Array) or (isinstance(parameter, Number) and "_Complex" in C_NUMBER[parameter.dtype]):
         return f"{const}void *{parameter.name}"
@@ -103,7 +104,7 @@ def _declared(parameter: Parameter, by_address: bool) -> str:
 
 
 def _read(parameter: Parameter, by_address: bool) -> str:
-    """Return the initializer of a parameter's field."""
+    """Return the initializer of the field for a parameter."""
     if isinstance(parameter, EnumValue) and by_address:
         return f"oa_letter_{_LETTERS[parameter.enum.type]}({parameter.name})"
     if isinstance(parameter, Array):
@@ -130,7 +131,7 @@ def _by_columns(hooked: _Hooked) -> list[str]:
             kind = "int" if left.startswith("trans") else "void *" if left in ("A", "x") else "int64_t"
             kind += "" if kind.endswith("*") else " "
             lines += [f"{kind}{left}_ = a.{left};", f"a.{left} = a.{right};", f"a.{right} = {left}_;"]
-        elif left == "trans":  # by columns, the memory of A is its transpose B, and A A^T is B^T B
+        elif left == "trans":  # read by columns, the memory of A is its transpose B, and A A^T is B^T B
             other = 113 if hooked.is_hermitian else 112
             back = f"a.trans == {other}" + (" || a.trans == 113" if hooked.name[0] in "sd" else "")
             lines += [f"a.trans = a.trans == 111 ? {other} : {back} ? 111 : 0;"]
@@ -157,7 +158,7 @@ def _definition(hooked: _Hooked) -> list[str]:
     lines += [f"static int {name}_make(const void *arguments, oa_any *const *p) {{"]
     lines += [f"  const {name}_arguments *a = arguments;"]
     lines += [*wrapped(f"  return oa_blas_{name}({', '.join(passed)});"), "}", ""]
-    # The roles file's expressions have the names of the fields.
+    # The expressions of the roles file refer to the fields by name.
     shapes = [text for array in hooked.arrays for text in _shape(hooked, array)]
     overwritten = [array for array in hooked.arrays if array.extent.kind in ("matrix", "vector")]
     texts = [*shapes, work, *(ast.unparse(array.overwrites) for array in overwritten if array.overwrites)]
@@ -211,13 +212,13 @@ def _sizes(hooked: _Hooked, by_address: bool) -> str:
 
 
 def _hook(hooked: _Hooked, by_address: bool) -> list[str]:
-    """Return one form of a routine's hooks, as a macro over the type of integers, its width and the variant."""
+    """Return one form of a routine's hooks, as a macro of the type of integers, its width and the variant."""
     name = hooked.name
     form = "fortran" if by_address else "cblas"
     chosen = hooked.parameters if by_address else list(hooked.function.parameters)
     declared = [_declared(parameter, by_address) for parameter in chosen]
     passed = [parameter.name for parameter in chosen]
-    if by_address:  # the lengths of Fortran's texts follow; callers in C leave them out
+    if by_address:  # the lengths of Fortran's texts follow, except in calls from C
         lengths = [f"length_{parameter.name}" for parameter in chosen if isinstance(parameter, EnumValue)]
         declared += [f"size_t {length}" for length in lengths]
         passed += lengths
@@ -264,7 +265,7 @@ def _instances(name: str, forms: tuple[str, ...], variants: int) -> list[str]:
 
 
 def hooks_file(libraries: list[Library]) -> str:
-    """Return hooks.c, of the routines that the portable BLAS of C has, and of LAPACK."""
+    """Return hooks.c, with the hooks of LAPACK and of all routines of the portable BLAS of C."""
     variants = 4  # OA_HOOK_VARIANTS
     library = next((library for library in libraries if library.name == _FIRST), None)
     functions = [function for function in library.functions if function.family in _FAMILIES] if library else []

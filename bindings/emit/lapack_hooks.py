@@ -1,7 +1,7 @@
-"""Writes the hooks that stand in for LAPACK in other modules: Fortran's names, with integers of 32 and of 64 bits.
+"""Writes the hooks that replace LAPACK in other modules, with Fortran's names, and with integers of 32 or of 64 bits.
 
 A hook passes workspace queries and small calls to its original. It passes the arguments of other calls to
-csrc/accelerate/lapack.h, whose struct has a field for each name here.
+csrc/accelerate/lapack.h, whose struct has a field for each name of a parameter in this module.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ _QR = "a lda tau work lwork info"
 _RANGE = "jobz range uplo n a lda vl vu il iu abstol found w z ldz isuppz work lwork"
 _SVD = "jobz m n a lda s u ldu vt ldvt work lwork"
 _LEAST_SQUARES = "m n nrhs a lda b ldb s rcond rank work lwork"
-# By routine: its types, its parameters, three sizes whose product is about the number of multiplications, and its
-# family in C.
+# {routine: (its types, its parameters, three sizes, its family in C)}. The product of the sizes is about the number of
+# multiplications.
 _ROUTINES: dict[str, tuple[str, str, str, str]] = {
     "potrf": ("sdcz", "uplo n a lda info", "n n n", "potrf"),
     "potri": ("sdcz", "uplo n a lda info", "n n n", "potri"),
@@ -68,16 +68,16 @@ def _declared(name: str) -> str:
 def _value(name: str) -> str:
     if name in _LETTERS:
         return f"oa_capital({name})"
-    if name in ("il", "iu"):  # they are not read if all eigenvalues are computed
+    if name in ("il", "iu"):  # these are not read if all eigenvalues are computed
         return f"{name} ? *{name} : 0"
     return f"*{name}" if name in _SIZES else name
 
 
 def lapack_hook(name: str, number: int) -> list[str]:
-    """Return the hooks of one routine, as macros over the type of integers, its width and the variant."""
+    """Return the hooks of one routine, as macros of the type of integers, its width and the variant."""
     names = _parameters(name)
     sizes, family = _ROUTINES[name[1:]][2:]
-    lengths = [f"length_{name}" for name in names if name in _LETTERS]  # callers in C leave them out
+    lengths = [f"length_{name}" for name in names if name in _LETTERS]  # calls from C do not pass them
     declared = ", ".join([*map(_declared, names), *(f"size_t {length}" for length in lengths)])
     passed = ", ".join([*names, *lengths])
     queries = [f"*{name} == -1 || " for name in names if name in ("lwork", "lrwork", "liwork")]
@@ -106,7 +106,7 @@ def lapack_hook(name: str, number: int) -> list[str]:
 
 
 def lapack_row(name: str, number: int, family: int) -> list[str]:
-    """Return the row of one routine in the table of all."""
+    """Return the row of one routine in the table of all hooks."""
     lists = (f"{{{{NULL, NULL}}, {{fortran_{name}_{table}_32, fortran_{name}_{table}_64}}}}"
              for table in ("hooks", "originals"))  # fmt: skip
     return wrapped(f'    {{"{name}", {family}, OA_{lapack_dtype(name)}, {number}, {", ".join(lists)}}},')

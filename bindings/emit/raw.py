@@ -1,4 +1,4 @@
-"""Writes _<library>_raw.py: the vendor's own signatures, as a module of cffi's ABI mode. No compiler has to read it."""
+"""Writes _<library>_raw.py, a module of cffi's ABI mode with the vendor's own signatures. It needs no compiler."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .kept import kept_bytes
 
 BASIC = {"void", "_Bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
 BASIC |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-INTEGER = "blasint"  # it has 32 bits, or 64 bits in an ILP64 build
+INTEGER = "blasint"  # a type of 32 bits, or of 64 bits in an ILP64 build
 WIDE = "__ilp64"  # the end of the names of functions in an ILP64 build
 
 
 def _types_in(c_type: str) -> set[str]:
-    """Return the names that a C type is made of, "enum X" as one."""
+    """Return the names in a C type; "enum X" counts as one name."""
     return {" ".join(word.split()) for word in re.findall(r"(?:enum |struct )?\w+", c_type)} - {"const"}
 
 
@@ -36,10 +36,11 @@ def _definitions(library: Library) -> dict[str, str]:
 
 
 def declarations(library: Library) -> str:
-    """Return the declarations for cffi: the types, and a type for each function that has types which [raw] or the api
-    defines.
+    """Return the declarations for cffi: the types, and a type for each function whose types are all known to cffi,
+    [raw] or the api.
 
-    Builds of the library may spell the names of functions differently, so each is a type, and its address is looked up.
+    Builds of the library may spell the names of functions differently. So each function is declared as a type, and its
+    address is looked up.
     """
     defined = _definitions(library)
     used: dict[str, None] = {}
@@ -64,7 +65,7 @@ def declarations(library: Library) -> str:
 
 
 def raw_faults(library: Library) -> list[str]:
-    """Return why cffi can't read the types of [raw]; nothing where there is no cffi."""
+    """Return the reasons why cffi can't read the types of [raw]; none if cffi is not installed."""
     try:
         from cffi import FFI, CDefError
     except ImportError:
@@ -80,7 +81,7 @@ def raw_faults(library: Library) -> list[str]:
 
 def _signatures(library: Library, declared: str) -> str:
     """Return the text that cffi writes for declarations."""
-    from cffi import FFI  # the build's own dependency
+    from cffi import FFI  # the build depends on it
 
     ffi = FFI()
     ffi.cdef(declared)
@@ -97,11 +98,11 @@ def raw_file(library: Library, out: Path) -> str:
     path = out / "libraries" / f"{library.name}.signatures"
     signatures = kept_bytes(path, declared.encode(), lambda: _signatures(library, declared).encode()).decode()
     routines: dict[str, str] = {}
-    results: dict[str, int] = {}  # the place of the result, if it is not the last parameter that a caller passes
+    results: dict[str, int] = {}  # {function: the place of its result, if this is not the last passed parameter}
     for function in library.functions:
         symbols = [symbol for symbol in (function.symbol, function.wide_symbol) if symbol]
         if any(isinstance(argument, Stream) or argument.field_of for argument in function.arguments):
-            continue  # the routine does not take the caller's stream, or addresses in a struct
+            continue  # the routine takes no stream of the caller, and no addresses in a struct
         routines |= dict.fromkeys(symbols, function.name)
         passed = [isinstance(argument, Result) for argument in function.arguments if argument.in_record]
         if any(passed[:-1]):

@@ -1,4 +1,4 @@
-"""Writes the C tables of a library: its descriptor, and a row for each routine with the body that it shares."""
+"""Writes the C tables of a library: its descriptor, and for each routine a row, which refers to the routine's body."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .c_text import made_from, quoted, quoted_lines, wrapped
 from .descriptors import asked_symbols, describing_functions, enums_used, known_symbols
 from .docs import Role, builtin_doc, record
 
-SPELLED = str.maketrans({"?": "_OR_NONE", "*": "_LIST"})  # how roles.def names "in?" and "in*"
+SPELLED = str.maketrans({"?": "_OR_NONE", "*": "_LIST"})  # roles.def spells "in?" as in_OR_NONE, and "in*" as in_LIST
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 
 def symbols_of(library: Library) -> list[str]:
-    """Return the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
+    """Return the vendor's symbols that a library's routines use, in the order of its table; optional symbols are
+    last."""
     names = {function.symbol for function in library.functions}
     names |= {function.wide_symbol for function in library.functions if function.wide_symbol}
     names |= {function.query for function in library.functions if function.query}
@@ -42,12 +43,12 @@ def optional_symbols(library: Library) -> set[str]:
 
 
 def _dtypes(function: Function) -> str:
-    """Return the dtype of each value as a C string of their numbers."""
+    """Return the numbers of the values' dtypes as a C string."""
     return '"' + "".join(f"\\{CODES[parameter.dtype or 'any']:o}" for parameter in function.parameters) + '"'
 
 
 def _typed_values(function: Function) -> list[str]:
-    """Return the initializers of a function's oa_typed, each after the initializers that it depends on."""
+    """Return the initializers of a function's oa_typed, each after the initializers on which it depends."""
     at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
     enums = [f"{{{at[type_.name]}, {at[type_.name]}, 0, types_{type_.enum.label}}}" for type_ in function.types]
     of = sorted(
@@ -59,7 +60,7 @@ def _typed_values(function: Function) -> list[str]:
 
 
 class _Types:
-    """The tables that map arguments to dtypes, each written once."""
+    """The tables that map arguments to dtypes; each table is written once."""
 
     def __init__(self, library: Library) -> None:
         self.tables: dict[str, str] = {}  # by the text of the values
@@ -86,17 +87,18 @@ class _Types:
 
 
 def _role(role: Role) -> str:
-    """Return the initializer of an oa_role. The core has a constant for each role, or this does not compile."""
+    """Return the initializer of an oa_role. If the core lacks a constant for the role, the initializer does not
+    compile."""
     return (
         f"{{OA_ROLE_{role.role.upper().translate(SPELLED)}, {role.elements}, {quoted(role.name)}, {quoted(role.more)}}}"
     )
 
 
 class _Records:
-    """The records of a library's functions, each written once: records that differ only in dtypes are one."""
+    """The records of a library's functions. Records that differ only in dtypes are written as one record."""
 
     def __init__(self, library: Library) -> None:
-        self.names: dict[str, str] = {}  # by function
+        self.names: dict[str, str] = {}  # {function: name of its record}
         self.lines: list[str] = []
         known: dict[tuple[str, ...], str] = {}
         for function in library.functions:
@@ -146,7 +148,7 @@ def _beside(library: Library) -> list[str]:
 
 
 def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
-    """Return the C text of the library's descriptor and of the tables that it points to."""
+    """Return the C text of the library's descriptor, and of the tables to which it points."""
     label = f"oa_library_{library.name}"
     lines = ["static const char *const symbols[] = {", *(f'    "{name}",' for name in index), "};"]
     lines += [f"static void *addresses[{len(index)}];", "static oa_library_state state;", ""]
@@ -272,7 +274,7 @@ def libraries_file(libraries: Iterable[Library]) -> str:
 
 
 def constants_header(library: Library) -> str:
-    """Return the header with the library's constants, by the vendor's names, for bodies that are written by hand."""
+    """Return the header with the library's constants, by the vendor's names, for hand-written bodies."""
     values = {name: value for enum in library.api["enums"].values() for name, value in enum.items()}
     lines = [f"/* {made_from(library)} */", "enum {", *(f"  {name} = {value}," for name, value in values.items()), "};"]
     return "\n".join([*lines, ""])

@@ -31,7 +31,7 @@ def _entries(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Return the examples "a, b[5]" as code, each by itself."""
+    """Return examples such as "a, b[5]" as code, each example separately."""
     alone = "(" not in text
     return ", ".join(f"`{part}`" for part in (text.split(", ") if alone else [text]))
 

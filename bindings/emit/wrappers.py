@@ -1,6 +1,7 @@
-"""Writes the typed C functions, oa_<library>_<name>, and their header. Each packs its arguments and runs a routine.
+"""Writes the typed C functions, oa_<library>_<name>, and their header. Each function packs its arguments and runs a
+routine.
 
-If numbers may be on the device, `oa_<library>_<name>_device` takes all of them as device pointers.
+If numbers may be on the device, the function `oa_<library>_<name>_device` takes all numbers as device pointers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .c_text import BEGIN_C, END_C, made_from, wrapped
 
 
 def forms(library: Library, function: Function) -> list[bool]:
-    """Return which forms a function has: with numbers on the host (False), on the device (True)."""
+    """Return the forms of a function: False for numbers on the host, True for numbers on the device."""
     return [False, True] if library.has_device_form(function) else [False]
 
 
@@ -48,7 +49,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
     lines += [f"  oa_value values[{max(1, len(function.parameters))}];"]
     for position, parameter in enumerate(
         function.parameters
-    ):  # one by one, because compilers would first clear a whole list
+    ):  # each value separately, because compilers would first clear a whole list
         lines += wrapped(f"  values[{position}] = (oa_value){parameter.initializer(device)};")
     at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
     void = [] if device else [number for number in function.numbers if number.is_void]
@@ -97,7 +98,7 @@ def wrappers_file(library: Library) -> str:
 
 
 def through_python(names: list[str]) -> list[str]:
-    """Return the end of a header: in an extension of Python, its functions go through offload_args/python.h."""
+    """Return the end of a header, by which an extension of Python calls its functions through offload_args/python.h."""
     lines = ["", "#define OA_DECLARED", "#ifdef OA_THROUGH"]
     return [*lines, *(f"#define {name} OA_THROUGH({name})" for name in names), "#endif"]
 

@@ -2,7 +2,7 @@
 
 python compare.py FOLDER [--device host] [--size 200] [--steps 50]
 
-The extension gets the pointers of one region, and does the rest.
+The extension gets the pointers of one region, and does all the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offload_args import In, InOut, Scratch, offload_args
 
 
 def check(power: Any, A: np.ndarray, options: argparse.Namespace) -> float:
-    """Compare the extension with NumPy: for the matrix, and for its transpose, which has the same eigenvalue."""
+    """Compare the extension with NumPy, for the matrix and for its transpose, which has the same eigenvalue."""
     n = len(A)
     x, z, y = np.ones(n), np.ones(n), np.ones(n)
     with offload_args(In(A), InOut(x), InOut(z), Scratch(n, A.dtype), device=options.device) as (dA, dx, dz, dy):

@@ -5,8 +5,9 @@
     mpirun -n 4 python cholesky.py
     torchrun --nproc-per-node 4 cholesky.py
 
-The owner of each block factorizes it; all ranks then solve for their part of its block column, and gather that column
-to update their rows. For many ranks one would deal the rows out in turns, so that all stay busy to the end.
+The owner of each block factorizes the block. All ranks then solve for their parts of the block's column, and gather the
+column to update their rows. For many ranks, a program would distribute the rows in turns, so that all ranks stay busy
+to the end.
 """
 
 import sys

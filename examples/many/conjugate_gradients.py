@@ -14,7 +14,7 @@ from offload_args import Communicator, In, Scratch, blas, offload_args
 
 
 def solve(communicator: Communicator, n: int = 240) -> np.ndarray:
-    """Return the solution of A x = b; each rank has its rows of A, and its parts of the vectors."""
+    """Return the solution of A x = b; each rank has some rows of A, and the same parts of the vectors."""
     rank, rows = communicator.rank, n // communicator.size
     mine = slice(rank * rows, (rank + 1) * rows)
     A, b = system(n)

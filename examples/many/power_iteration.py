@@ -29,7 +29,7 @@ def largest_eigenvalue(communicator: Communicator, n: int = 240, steps: int = 30
 
 
 def matrix(n: int) -> np.ndarray:
-    """Return a symmetric matrix whose largest eigenvalue stands apart."""
+    """Return a symmetric matrix whose largest eigenvalue is far from the others."""
     B = np.random.default_rng(5).standard_normal((n, n))
     return B @ B.T / n + np.full((n, n), 0.1)
 

@@ -14,7 +14,7 @@ from offload_args import Communicator, In, Out, Scratch, blas, offload_args
 
 
 def multiply(communicator: Communicator, n: int = 240) -> np.ndarray:
-    """Return this rank's rows of A B, of its rows of A and its rows of B."""
+    """Return this rank's rows of A B; each rank has some rows of A and of B."""
     rank, rows = communicator.rank, n // communicator.size
     mine = slice(rank * rows, (rank + 1) * rows)
     A, B = matrices(n)

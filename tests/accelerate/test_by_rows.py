@@ -1,4 +1,4 @@
-"""A C module that calls CBLAS by rows and by columns: levels 2 and 3, with a table of stubs and without."""
+"""A C module that calls CBLAS of levels 2 and 3 by rows and by columns, with a table of stubs and without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offload_args import accelerate
 
 ROW, COLUMN = 101, 102
 COMPLEX = (5, 6, 7, 8, 10, 12, 14, 15, 17, 20, 21)
-HERMITIAN = (12, 15, 20, 21)  # of level 2: by rows they are the library's
+HERMITIAN = (12, 15, 20, 21)  # numbers of functions of level 2; by rows, the library makes these calls
 SOURCE = r"""
 #include <complex.h>
 #define N 13
@@ -79,7 +79,7 @@ void call(int which, int order, int side, int uplo, int trans, int diag, const v
 
 @pytest.fixture(scope="module", params=["-fplt", "-fno-plt"])
 def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The module, compiled with each way to call what it imports: by JUMP_SLOT, and by GLOB_DAT."""
+    """The module, compiled for each way to call imported functions: by JUMP_SLOT, and by GLOB_DAT."""
     folder = Path(scipy_openblas32.get_lib_dir())
     library = next(folder.glob("libscipy_openblas*.so*"))
     built = tmp_path_factory.mktemp("by_rows")

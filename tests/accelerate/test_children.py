@@ -1,4 +1,4 @@
-"""Child processes of `run --children`: which are accelerated, what they tell, and what stays as it was."""
+"""Child processes of `run --children`: which of them are accelerated, their reports, and their unchanged behaviour."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     if kind == "itself":
         print([work(60) for _ in range(4)])
 """
-# By kind: calls in children, and how many of them go.
+# {kind of program: (calls in children, calls of these that go to the device)}.
 KINDS = {"python": (4, 4), "python python": (4, 4), "loky": (4, 4), "pool": (4, 4), "spawn": (1, 1), "fork": (0, 0)}
 LONG = {"python python", "loky", "pool", "spawn"}
 
@@ -76,7 +76,7 @@ def test_children_are_accelerated_if_asked_for(device: str, program: Path, tmp_p
 
 @pytest.mark.slow
 def test_executors_end_under_run_as_they_do_under_python(program: Path) -> None:
-    """joblib's keeps a thread that ends only when Python says that it ends."""
+    """joblib's executor keeps a thread that ends only when Python announces its own end."""
     assert run("--device", "host", "--margin", 0, program, "loky").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""`python -m offload_args run`, `plan SCRIPT` and %accelerate: programs from outside."""
+"""`python -m offload_args run`, `plan SCRIPT` and %accelerate, which accelerate programs without changing them."""
 
 from __future__ import annotations
 

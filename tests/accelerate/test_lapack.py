@@ -1,4 +1,4 @@
-"""LAPACK of programs as they are: do its results, its info and its refusals stay the same when calls go to a device?"""
+"""LAPACK of unmodified programs: its results, its info and its refusals are the same when calls go to a device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nothing_stays_on() -> Iterator[None]:
 
 @pytest.fixture
 def solver(device: str) -> str:
-    """A device that has LAPACK: AMD's GPUs have none in this build."""
+    """A device that has LAPACK; AMD's GPUs have none in this build."""
     if device.startswith("hip"):
         pytest.skip("device unavailable: this build has no LAPACK for it")
     return device
@@ -60,7 +60,8 @@ def agree(result: Any, expected: Any, dtype: str) -> None:
 
 
 def both(device: str, call: Callable[[], Any], *went: str) -> tuple[Any, Any]:
-    """Return what a call returns without and with a device, to which these routines went and no other."""
+    """Return the results of a call without and with a device. Exactly the routines `went` must have gone to the
+    device."""
     expected = call()
     with accelerate(device, margin=0) as on:
         result = call()
@@ -111,7 +112,7 @@ def test_positive_definite_and_triangular_matrices(solver: str, dtype: str, lowe
     agree(*both(solver, lambda: getattr(lapack, f"{t}potri")(factor, lower), f"{t}potri"), dtype)
     for unit in (0, 1):
         call = getattr(lapack, f"{t}trtri")
-        went = [] if unit else [f"{t}trtri"]  # cuSOLVER's writes ones to a unit diagonal, so the CPU does that
+        went = [] if unit else [f"{t}trtri"]  # cuSOLVER's writes ones to a unit diagonal, so the CPU makes it
         agree(*both(solver, lambda: call(factor / 3, lower, unit), *went), dtype)  # noqa: B023
         for trans in range(3):
             call = getattr(lapack, f"{t}trtrs")
@@ -140,7 +141,7 @@ def test_qr(solver: str, dtype: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("uplo", "LU")
 def test_eigenvalues(solver: str, dtype: str, uplo: str) -> None:
-    """NumPy calls syevd, SciPy syevr; the signs of vectors are any."""
+    """NumPy calls syevd, and SciPy calls syevr; the signs of vectors are arbitrary."""
     t, A = LETTERS[dtype], numbers((23, 23), dtype)
     A = A + A.conj().T
     name = "sy" if t in "sd" else "he"
@@ -174,7 +175,7 @@ def test_singular_values(solver: str, dtype: str, shape: tuple[int, int]) -> Non
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_least_squares(solver: str, dtype: str) -> None:
-    """With the rest of a full rank, the rank of a lower one, and its solution of least norm."""
+    """Checked are the residuals for a full rank, and the rank and the solution of least norm for a lower rank."""
     A, B, t = numbers((41, 13), dtype), numbers((41, 3), dtype, 1), LETTERS[dtype]
     agree(*both(solver, lambda: scipy.linalg.lstsq(A, B), f"{t}gelsd"), dtype)
     A[:, 3] = 2 * A[:, 5]
@@ -210,7 +211,7 @@ def refusals(on: Any) -> dict[str, int]:
 
 
 def test_a_matrix_that_can_not_be_factored_is_the_cpus_to_refuse(solver: str) -> None:
-    """info > 0: the device's results don't come down, and the CPU says at which pivot it is."""
+    """If info > 0, the device's results don't come down, and the CPU reports the pivot."""
     bad = positive(20, "f8")
     bad[11, 11] = -5
     singular = numbers((20, 20), "f8")
@@ -304,7 +305,7 @@ def test_queries_of_workspaces_and_empty_matrices_are_the_cpus(solver: str) -> N
 
 def test_pivots_that_are_none_are_lapacks_to_use(solver: str) -> None:
     lu, piv, _ = lapack.dgetrf(numbers((20, 20), "f8"))
-    piv[:] = np.arange(20)[::-1]  # rows of the matrix, and none that getrf leaves
+    piv[:] = np.arange(20)[::-1]  # these are rows of the matrix, but getrf never leaves such pivots
     expected = lapack.dgetrs(lu, piv, np.ones((20, 1)))[0]
     with accelerate(solver, margin=0) as on:
         result = lapack.dgetrs(lu, piv, np.ones((20, 1)))[0]
@@ -321,7 +322,7 @@ def test_arrays_that_a_program_has_lent_itself_stay_right(solver: str) -> None:
 
 
 def lent_calls() -> dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]:
-    """Return calls that write into the array that they are given, each with an array."""
+    """Return {name: (an array, a call that writes to this array)}."""
     bad, singular, good = positive(24, "f8"), numbers((24, 24), "f8"), positive(24, "f8")
     bad[11, 11] = -5
     singular[:, 7] = 0
@@ -343,10 +344,10 @@ def lent_calls() -> dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]:
 @pytest.mark.parametrize("name", [*lent_calls()])
 @pytest.mark.parametrize("direction", ["InOut", "In"])
 def test_what_the_program_lends_itself_is_the_cpus_to_write(solver: str, name: str, direction: str) -> None:
-    """A view of an array that a region lends can still be written; the device's copy is none of the call's business."""
+    """A view of an array that a region lends can still be written; the call must not use the device's copy."""
     matrix, call = lent_calls()[name]
     plain, lent = np.asfortranarray(matrix), np.asfortranarray(matrix)
-    written = lent.view()  # taken before, so it stays writable
+    written = lent.view()  # the view is taken before the array is lent, so it stays writable
     with np.errstate(all="ignore"):
         expected = call(plain)
         arguments = getattr(offload_args, direction)(lent)
@@ -400,7 +401,7 @@ def test_a_device_that_fails_at_any_call_changes_nothing(name: str) -> None:
             agree(call(A), expected, "f8")
             np.testing.assert_array_equal(A, before)
         testing.fail_call(sim, 0)
-        warnings.simplefilter("ignore")  # a pool that can't be had is said once, by the next region
+        warnings.simplefilter("ignore")  # the next region warns once if it can't have a pool
         with offload_args.offload_args(A, device=sim):
             pass
         agree(call(A), expected, "f8")

@@ -1,4 +1,4 @@
-"""Level 2 of programs as they are: products of a matrix and a vector, of NumPy and SciPy."""
+"""Level 2 of unmodified programs: products of a matrix and a vector, by NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_increments_below_1_are_the_librarys(device: str) -> None:
 
 
 def test_a_product_of_a_matrix_that_is_not_there_never_goes(device: str) -> None:
-    """To send a matrix for one product takes longer than the product."""
+    """Sending a matrix for a single product takes longer than the product."""
     A, x = numbers((1200, 1100), "d"), numbers((1100,), "d", 1)
     with accelerate(device) as on:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Plans: which calls go is the same from run to run, and is kept in a file."""
+"""Plans: each run sends the same calls to the device, and a file states which ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_run_stores_its_decisions_and_the_next_one_follows_them(device: str, p
     plan.write_text(json.dumps(data))
     moved = tmp_path / "elsewhere"
     moved.mkdir()
-    program.rename(moved / "program.py")  # files count from the program's folder
+    program.rename(moved / "program.py")  # file names are relative to the program's folder
     for words in ([], ["--deterministic"]):
         again = run("--device", device, "--margin", 0, "--plan", plan, "--json", report, *words, moved / "program.py")
         assert again.returncode == 0, again.stderr
@@ -82,19 +82,20 @@ def test_a_deterministic_run_sends_nothing_that_its_plan_lacks(device: str, tmp_
     before = plan.read_text()
     with accelerate(device, margin=0, plan=plan, deterministic=True) as on:
         multiply(A)
-        multiply(A[:31, :31])  # sizes with the same powers of two
+        multiply(A[:31, :31])  # these sizes are between the same powers of two
         multiply(np.ones((200, 200)))
         A @ (A + 1)  # another line
     assert on.report.gone == 2
     assert sum(row.refused.get("by the plan", 0) for row in on.report.rows) == 2
     assert plan.read_text() == before
-    with accelerate(device, margin=0, plan=plan):  # this one adds what is new
+    with accelerate(device, margin=0, plan=plan):  # this run adds the new decisions
         multiply(np.ones((200, 200)))
     assert len(json.loads(plan.read_text())["calls"]) == 2
 
 
 def test_a_plan_decides_against_the_model_and_in_a_crowd(tmp_path: Path) -> None:
-    """The host device never wins, so that the model would send nothing; and eight threads would be refused."""
+    """The host device is never faster, so the model would send no call; and the calls of eight threads would be
+    refused."""
     plan, A = tmp_path / "plan.json", np.arange(14400.0).reshape(120, 120)
     with accelerate("host", margin=0, plan=plan):
         multiply(A)
@@ -178,7 +179,7 @@ void call_on_a_thread(void *at) {
 
 
 def test_a_thread_unknown_to_python_does_not_wait_for_its_lock(device: str, tmp_path: Path) -> None:
-    """The thread that waits for it holds the lock of Python all the time."""
+    """The thread that waits for it holds Python's lock all the time."""
     compiled(tmp_path, "thread", THREAD)
     module = ctypes.PyDLL(str(tmp_path / "thread.so"))
     both = np.arange(3200.0)
@@ -244,9 +245,10 @@ def compiled(tmp_path: Path, name: str, text: str) -> None:
 
 @pytest.mark.later
 def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lock(tmp_path: Path) -> None:
-    """The thread with Python's lock waits for the mutex around the call: its line can't be found, and it stays.
+    """The thread with Python's lock waits for the mutex around the call, so the line of the call can't be found, and
+    the call stays on the CPU.
 
-    Without such a thread the line is found, and the call goes: that is how the plan is made.
+    Without such a thread, the line is found, and the call goes to the device. The plan is made in this way.
     """
     compiled(tmp_path, "guarded", GUARDED)
     (tmp_path / "guarded.py").write_text(GUARDED_PROGRAM)
@@ -264,7 +266,7 @@ def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lo
 
 
 def test_what_a_handler_of_a_signal_raises_is_not_lost(device: str, tmp_path: Path) -> None:
-    """Handlers run where the line of a call is looked for, too."""
+    """A handler may also run while the line of a call is searched for."""
     A, fired, caught = np.ones((40, 40)), 0, 0
 
     class Late(Exception):

@@ -1,4 +1,4 @@
-"""Programs as they are: do NumPy's and SciPy's results stay the same when every call that can goes to a device?"""
+"""Unmodified programs: NumPy's and SciPy's results are the same when every possible call goes to a device."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_margin_that_is_none_is_refused(margin: object) -> None:
 
 
 def test_the_model_keeps_calls_on_the_cpu_that_would_not_gain() -> None:
-    """By rates that are planted: the way to the device takes so long that it never wins."""
+    """The rates are chosen by the test: copies to the device take so long that the device is never faster."""
     A = numbers((256, 256), "f8")
     rates = (1e6, 1e6, 1e-3, *(1e11,) * 4, *(1e11,) * 4, 1e10)
     with accelerate("host", margin=1.25) as on:
@@ -220,7 +220,7 @@ def test_nested_and_stopped_in_any_order(device: str) -> None:
 
 
 def test_slots_are_written_and_put_back(device: str) -> None:
-    """Pages that the loader made read-only are so again, while hooks are in and after."""
+    """Pages that the loader made read-only are read-only again, while hooks are installed and afterwards."""
 
     def read_only() -> list[str]:
         with open("/proc/self/maps") as maps:
@@ -299,7 +299,7 @@ def test_threads_share_operands(device: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_device_opens_ends_its_program() -> None:
-    """The thread that opens it holds the lock, and is not in the child."""
+    """The thread that opens the device holds the lock, and does not exist in the child."""
     taken, forked = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -353,7 +353,7 @@ def test_a_device_that_fails_at_any_call_changes_nothing(beta: float) -> None:
             testing.fail_call(sim, k)
             agree(fortran.dgemm(1.0, a, b, beta=beta, c=c), expected)
         testing.fail_call(sim, 0)
-        warnings.simplefilter("ignore")  # a pool that can't be had is said once, by the next region
+        warnings.simplefilter("ignore")  # the next region warns once if it can't have a pool
         with offload_args.offload_args(a, device=sim):
             pass
         agree(fortran.dgemm(1.0, a, b, beta=beta, c=c), expected)
@@ -363,7 +363,7 @@ def test_a_device_that_fails_at_any_call_changes_nothing(beta: float) -> None:
 
 
 def test_a_product_is_added_once_if_memory_can_not_be_freed() -> None:
-    """The result is in the array by then, so that the library must not make the call again."""
+    """The result is in the array already, so the library must not make the call again."""
     a, b, c = (np.asfortranarray(numbers(s, "f8", i)) for i, s in enumerate([(370, 20), (20, 370), (370, 370)]))
     expected = fortran.dgemm(1.0, a, b, beta=0.5, c=c)
     sim = testing.sim_device(index=1)
@@ -438,7 +438,7 @@ def test_temporaries_and_read_only_arrays(device: str, tmp_path: object) -> None
 def test_the_report_names_the_line_of_a_call_that_holds_pythons_lock(device: str) -> None:
     a = np.asfortranarray(numbers((30, 30), "f8"))
     with accelerate(device, margin=0) as on:
-        fortran.dgemm(1.0, a, a)  # f2py holds it
+        fortran.dgemm(1.0, a, a)  # f2py holds Python's lock
     (row,) = on.report.rows
     assert row.place.startswith(("tests/accelerate/test_programs.py:", __file__)), row
     assert "dgemm" in str(on.report) and "1 went" in str(on.report)
@@ -447,10 +447,10 @@ def test_the_report_names_the_line_of_a_call_that_holds_pythons_lock(device: str
 
 
 def test_the_report_names_the_line_of_a_call_that_does_not() -> None:
-    """NumPy frees Python's lock in matmul: another thread reads the line while the call lasts."""
+    """NumPy frees Python's lock in matmul, so another thread can read the line during the call."""
     A = numbers((30, 30), "f8")
     with accelerate(testing.sim_device(delay_us=3000, index=1), margin=0) as on:
-        known, ends = False, time.monotonic() + 60  # that thread may wait for a core as long as a call lasts
+        known, ends = False, time.monotonic() + 60  # the other thread may wait for a core as long as a call lasts
         while not known and time.monotonic() < ends:
             A @ (A + 1)
             known = any("test_programs.py:" in row.place for row in on.report.rows)
@@ -494,7 +494,7 @@ print(on.report.calls)
 
 @pytest.mark.later
 def test_a_second_interpreter_changes_nothing(device: str) -> None:
-    """Once there was one, PyGILState_Check says that each thread has Python's lock."""
+    """Once a second interpreter has existed, PyGILState_Check returns true for each thread."""
     words = [sys.executable, "-c", INTERPRETERS, device]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout) == (0, "200\n"), ended.stderr

@@ -1,4 +1,4 @@
-"""Random programs have the same bits on a device as without it; helpers/random_programs.py runs more of them."""
+"""Random programs have the same bits with and without a device; helpers/random_programs.py runs more such programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements of a machine, how often they are made, and when a device is opened at all."""
+"""The measurements of a machine, the number of times that they are made, and the condition for opening a device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The devices that were measured, each time."""
+    """The numbers of the devices that were measured, in order."""
     times: list[int] = []
     calibrate = _core.accelerate_calibrate
 
@@ -81,7 +81,7 @@ def test_several_write_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def keep(i: int) -> tuple[float, ...]:
         if i % 3 == 0:
-            for file in folder.glob("[0-9a-f]" * 64):  # not one that a thread still writes
+            for file in folder.glob("[0-9a-f]" * 64):  # only complete files, not those that a thread still writes
                 file.write_bytes(b"[1.0")
         return plans.rates_of(Device.host())
 
@@ -111,7 +111,7 @@ def test_nothing_of_a_gpu_is_opened_by_a_program_that_saves_less_than_a_second()
 
 
 def test_a_device_is_opened_once_calls_would_have_saved_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A double of a GPU: a simulated device that is not opened at once."""
+    """The double of a GPU is a simulated device that is not opened immediately."""
     monkeypatch.setattr(scripts, "FREE", ())
     A = np.ones((300, 300))
 
@@ -125,7 +125,7 @@ def test_a_device_is_opened_once_calls_would_have_saved_its_price(monkeypatch: p
         with accelerate(name, margin=1e-9) as on:
             for _ in range(20):
                 product(on)
-            ends = perf_counter() + 60  # another thread opens it
+            ends = perf_counter() + 60  # another thread opens the device
             while opened and not product(on) and perf_counter() < ends:
                 sleep(0.001)
         assert (on.report.device == name) is opened

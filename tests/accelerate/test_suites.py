@@ -1,4 +1,4 @@
-"""NumPy's and SciPy's own tests of linear algebra pass as before when every call that can goes to a device."""
+"""NumPy's and SciPy's own tests of linear algebra pass as before when every possible call goes to a device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-# Newer SciPy's test_overwrite asserts that an array that may be overwritten was: LAPACK destroys A in gesdd and gelsd,
-# and a device leaves it as it was.
+# test_overwrite of newer SciPy asserts that an array that may be overwritten was overwritten. LAPACK destroys A in
+# gesdd and gelsd, and a device does not change it.
 DECOMPOSITIONS = "(TestEigh or TestQR or TestSVD or TestCholesky or TestOverwrite) and not test_overwrite"
 BASIC = "(Solve or Inv or LstSq or Lstsq or Pinv) and not (TestLstsq and test_overwrite)"
-# Each: the tests, those that are chosen, and how many have to pass at least.
+# {name: (the tests, the expression that selects some of them, the least number that has to pass)}.
 SUITES = {
     "numpy": ("numpy.linalg", "TestSolve or TestInv or TestCholesky or TestEigh or TestQR or TestSVD or TestLstsq", 40),
     "scipy-basic": ("scipy.linalg.tests.test_basic", BASIC, 500),
@@ -24,7 +24,7 @@ SUITES = {
 
 
 def outcome(folder: Path, name: str, *before: str) -> tuple[dict[str, int], str]:
-    """Return how many tests passed, failed and so on, and all that was written."""
+    """Return the numbers of tests that passed, failed and so on, and the whole output."""
     tests, chosen, _ = SUITES[name]
     words = [sys.executable, *before, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}

@@ -1,7 +1,7 @@
-"""What stays on the device between the calls of a program as it is: nothing stale, whatever writes the memory.
+"""Arrays that stay on the device between an unmodified program's calls are never stale, whatever writes the memory.
 
-All numbers are small integers: each product is exact, in whatever order it is summed, so that one byte of an old value
-shows.
+All numbers are small integers, so that each product is exact in any order of summation, and a single byte of an old
+value changes the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 import offload_args
 from offload_args import Device, In, _core, accelerate, testing
 
-N = 160  # a matrix of 200 KiB, as few stay that have less than 128 KiB
+N = 160  # a matrix of 200 KiB, because few arrays of less than 128 KiB become resident
 SIZE = N * N * 8
 
 
@@ -37,7 +37,7 @@ def all_goes_back() -> Iterator[None]:
 
 @pytest.fixture
 def tracked(device: str) -> str:
-    """A device, where the kernel lets pages be watched."""
+    """A device, if the Linux kernel lets pages be watched."""
     if not Device(device).residency.tracking:
         pytest.skip("device unavailable")
     return device
@@ -48,7 +48,7 @@ def whole(seed: int = 0, shape: tuple[int, ...] = (N, N)) -> np.ndarray:
 
 
 class Sent:
-    """Make products that must be exact, and say how many bytes went up for each."""
+    """Make products that must be exact, and return the number of bytes that went up for each."""
 
     def __init__(self, device: str) -> None:
         self.device = Device(device)
@@ -70,7 +70,7 @@ def test_a_matrix_that_is_left_unchanged_goes_up_no_more(tracked: str) -> None:
     A, x, sent = whole(), whole(1, (N,)), Sent(tracked)
     with accelerate(tracked, margin=0) as on:
         went = [sent(A, x) for _ in range(8)]
-    edges = 2 * mmap.PAGESIZE  # others write there, too
+    edges = 2 * mmap.PAGESIZE  # other data is written on these pages, too
     assert went[0] >= SIZE and max(went[4:]) <= x.nbytes + edges
     assert 5 * SIZE >= on.report.bytes_spared >= 4 * (SIZE - edges)
     assert sum(row.bytes_spared for row in on.report.rows) == on.report.bytes_spared
@@ -92,7 +92,7 @@ def write_by_another_thread(A: np.ndarray) -> None:
 
 
 def read_into(A: np.ndarray) -> None:
-    """The kernel writes: read(2) into memory of which writes are watched."""
+    """The kernel itself writes, by read(2), to memory whose writes are watched."""
     ends = os.pipe()
     os.write(ends[1], np.arange(64.0).tobytes())
     assert os.readv(ends[0], [memoryview(A).cast("B")[8 * N * 9 : 8 * N * 9 + 512]]) == 512
@@ -127,7 +127,7 @@ def write_in_place(A: np.ndarray) -> None:
 
 
 def discard_pages(A: np.ndarray) -> None:
-    """Pages that madvise discards are zeros again, and nothing writes them."""
+    """Pages that madvise discards are zeros again, although nothing writes to them."""
     page = mmap.PAGESIZE
     low = (A.ctypes.data + page - 1) // page * page
     assert ctypes.CDLL(None).madvise(ctypes.c_void_p(low), ctypes.c_size_t(8 * page), mmap.MADV_DONTNEED) == 0
@@ -163,7 +163,7 @@ def test_a_few_written_pages_are_all_that_goes_up() -> None:
             sent(A, x)
         A[300] = 2
         assert 4800 < sent(A, x) < 50_000
-        assert sent(A, x) <= 4800 + 2 * mmap.PAGESIZE  # others write at its edges
+        assert sent(A, x) <= 4800 + 2 * mmap.PAGESIZE  # other data is written on the pages at its edges
 
 
 def test_an_array_that_is_written_each_time_never_stays(tracked: str) -> None:
@@ -193,7 +193,7 @@ def test_memory_that_is_freed_and_taken_again(tracked: str) -> None:
 
 @pytest.mark.parametrize("large", [False, True])
 def test_memory_that_is_unmapped_and_mapped_anew(tracked: str, large: bool) -> None:
-    """Another mapping at the same address, written before it was watched, or never written at all."""
+    """Another mapping at the same address was written before it was watched, or was never written."""
     n = 600 if large else N
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
@@ -216,7 +216,7 @@ def test_memory_that_is_unmapped_and_mapped_anew(tracked: str, large: bool) -> N
     with accelerate(tracked, margin=0):
         for _ in range(6):
             sent(A, x)
-        mapped(address)  # in its place: zeros
+        mapped(address)  # a new mapping of zeros replaces it
         for _ in range(6):
             sent(A, x)
         A[:] = 3
@@ -251,13 +251,13 @@ def test_memory_that_is_moved(tracked: str) -> None:
         assert libc.mremap(ctypes.c_void_p(places[0]), *sizes, ctypes.c_void_p(third)) == third
         assert libc.mremap(ctypes.c_void_p(places[1]), *sizes, ctypes.c_void_p(places[0])) == places[0]
         for _ in range(6):
-            sent(first, x)  # has what second had
+            sent(first, x)  # the values are those of `second`
     for at in (places[0], third):
         libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(nbytes))
 
 
 def test_memory_of_others_is_sent_each_time(tracked: str, tmp_path: object) -> None:
-    """Files, and memory that processes share, are written without a mark here."""
+    """Writes to files, and to memory that processes share, are not recorded in this process."""
     (x, sent), path = (whole(1, (N,)), Sent(tracked)), f"{tmp_path}/m"
     mapped = np.memmap(path, "f8", "w+", shape=(N, N))
     other = np.memmap(path, "f8", "r+", shape=(N, N))
@@ -302,7 +302,7 @@ def test_what_a_call_writes_stays_once_a_chain_was_seen_twice(tracked: str) -> N
             ups.append((device.counters.bytes_up - before) / A.nbytes)
             np.testing.assert_array_equal(D, right)
     assert ups[0] >= 4
-    assert min(ups) < 0.2, ups  # A, B and C are there
+    assert min(ups) < 0.2, ups  # A, B and C are on the device
 
 
 def test_what_a_call_wrote_and_the_program_changed_is_sent(tracked: str) -> None:
@@ -317,7 +317,7 @@ def test_what_a_call_wrote_and_the_program_changed_is_sent(tracked: str) -> None
             out = np.empty_like(C)
             np.matmul(C, B, out=out)
             np.testing.assert_array_equal(out, right)
-            np.matmul(B, C, out=A[:])  # what was read is written
+            np.matmul(B, C, out=A[:])  # an operand of the previous product is written
             np.testing.assert_array_equal(A, np.einsum("ij,jk->ik", B, C))
             A[:] = whole(i)
 
@@ -395,7 +395,7 @@ def test_what_the_program_lends_itself_needs_no_copy(device: str) -> None:
     with offload_args.offload_args(In(A), device=device) as (dA,), accelerate(device, margin=0):
         assert dA.live
         sent(A, x)
-        assert sent(A, x) == x.nbytes  # whatever is written meanwhile
+        assert sent(A, x) == x.nbytes  # the whole array, whatever is written in between
 
 
 def test_a_trace_says_what_moved(tracked: str) -> None:
@@ -413,7 +413,7 @@ def test_a_trace_says_what_moved(tracked: str) -> None:
 
 
 def test_a_matrix_is_rented_before_it_is_bought() -> None:
-    """By rates that are planted: the CPU is slow, the device fast, and the way there takes long."""
+    """The rates are chosen by the test: the CPU is slow, the device is fast, and copies take long."""
     sim, n = Device("sim:0"), 1100
     if not sim.residency.tracking:
         pytest.skip("device unavailable")
@@ -431,7 +431,7 @@ def test_a_matrix_is_rented_before_it_is_bought() -> None:
     assert on.report.gone == 1
     assert refused >= 1
     cpu = on.report.rows[0].host_seconds
-    assert cpu > 0.5 * price, (cpu, price, refused)  # what it cost to bring it was lost before
+    assert cpu > 0.5 * price, (cpu, price, refused)  # at least the cost of bringing the matrix was lost before
 
 
 def test_a_matrix_that_is_used_once_is_not_bought() -> None:

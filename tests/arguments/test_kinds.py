@@ -92,7 +92,7 @@ def test_arrays_with_no_dimension_and_with_no_elements_are_fine(device: str) -> 
 
 
 class Shared:
-    """An array of another package that shares host memory through DLPack, as a CPU tensor of PyTorch does."""
+    """An array of another package that shares host memory through DLPack, like a CPU tensor of PyTorch."""
 
     def __init__(self, memory: Array, device: Any = (1, 0)) -> None:
         self.memory = memory
@@ -118,7 +118,7 @@ class Interfaced:
 def test_memory_of_other_packages_is_lent_with_no_copy(device: str, kind: Any) -> None:
     memory = ramp(4)
     if kind is Shared and np.lib.NumpyVersion(np.__version__) < "2.1.0":
-        # Before that, NumPy took all such memory for read-only.
+        # Before this version, NumPy treated all such memory as read-only.
         with pytest.raises(ValueError, match="argument 1 is read-only"):
             lend(InOut(Shared(memory)), device=device)
         return
@@ -134,7 +134,7 @@ def test_memory_of_other_packages_is_neither_left_read_only_nor_held(device: str
         array = np.from_dlpack(ramp(4))
         with offload_args(array, device=device) as (dx,):
             blas.scal(2.0, dx)
-        assert array.flags.writeable  # NumPy would not give the flag back
+        assert array.flags.writeable  # NumPy could not set the flag again
     gone = []
     for _ in range(10):
         memory = ramp(4)
@@ -146,7 +146,7 @@ def test_memory_of_other_packages_is_neither_left_read_only_nor_held(device: str
     assert [reference() for reference in gone] == [None] * 10
 
 
-if importlib.util.find_spec("torch"):  # it is too large to install for this alone
+if importlib.util.find_spec("torch"):  # PyTorch is too large to install it only for this test
 
     @pytest.mark.promise("T29")
     def test_a_tensor_of_pytorch_is_lent_with_no_copy(device: str) -> None:

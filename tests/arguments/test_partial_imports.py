@@ -16,7 +16,7 @@ class Tagged(np.ndarray):
 
 
 def test_arrays_are_lent_while_another_thread_imports_numpy_ma(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numpy.ma", types.ModuleType("numpy.ma"))  # as it is until its import has ended
+    monkeypatch.setitem(sys.modules, "numpy.ma", types.ModuleType("numpy.ma"))  # as during its import
     x = np.zeros(6).view(Tagged)
     with offload_args(x, device=device) as (dx,):
         dx[:3].assign(np.arange(3.0).view(Tagged))

@@ -1,4 +1,4 @@
-"""The generator: roles are complete and right; the code that it emits compiles and makes the right calls."""
+"""The generator: roles are complete and right, and the emitted code compiles and makes the right calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import offload_args
 from offload_args import _core
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, roles  # noqa: E402
@@ -31,7 +31,7 @@ from recording import legal  # noqa: E402
 
 NAMES = roles.names()
 BLAS = [name for name in NAMES if name.endswith("blas")]
-# Those of the large libraries take seconds to write and compile: they are for CI.
+# The code of large libraries takes seconds to write and compile, so it is tested only in CI.
 ONE_OR_ALL = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "cblas" else [pytest.mark.slow]) for name in NAMES]
 )
@@ -44,7 +44,7 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def api_and_labels(name: str, *families: str) -> tuple[Api, Api]:
-    """Read the files of a library; families: only these, so that a fault in one of them is soon found."""
+    """Read the files of a library; `families`: read only these, so that a fault in one of them is found soon."""
     labels = roles.read_roles(name)
     if families:
         labels["family"] = {key: label for key, label in labels["family"].items() if key in families}
@@ -52,7 +52,7 @@ def api_and_labels(name: str, *families: str) -> tuple[Api, Api]:
 
 
 def copied(folder: Path, name: str) -> Path:
-    """Copy the files of one library, and those that it extends, to a folder."""
+    """Copy the files of one library, and the files that it extends, to a folder."""
     for kind in ("api", "roles"):
         (folder / kind).mkdir()
         for path in (roles.HERE / kind).iterdir():
@@ -147,7 +147,7 @@ def test_integer_by_a_name_of_the_headers_gets_its_remedy() -> None:
 
 
 def with_arrays_of_pointers(*families: str) -> tuple[Api, Api]:
-    """Return cuBLAS with a function more, which takes arrays of pointers."""
+    """Return cuBLAS with a further function, which takes arrays of pointers."""
     api, labels = api_and_labels("cublas", *families)
     types = {"m": "int", "n": "int", "A": "const float *const[]", "lda": "int", "alpha": "const float *"}
     types |= {"C": "float *const[]", "ldc": "int", "batchCount": "int"}
@@ -224,7 +224,7 @@ def test_check_refuses_what_cannot_be_written_and_names_its_line(
 
 
 def shared_and_own(folder: Path, own: str, *functions: str) -> Any:
-    """Return a library that extends a file of shared families, with what it says itself."""
+    """Return a library that extends a file of shared families by its own text."""
     (folder / "roles").mkdir()
     (folder / "roles" / "shared.toml").write_text(
         """
@@ -294,7 +294,7 @@ parameters = { n = "size", part = "fill", x = "inout elements(1)", incx = "inc" 
     library = roles.join("mine", *shared_and_own(tmp_path, own, "sfill", "swipe"))
     assert {function.name: ast.unparse(function.arrays[0].extent.arguments[0]) for function in library.functions} == {
         "sfill": "n",
-        "swipe": "1",  # its own family is before the shared one
+        "swipe": "1",  # the library's own family precedes the shared family
     }
 
 
@@ -450,7 +450,7 @@ def test_headers_can_be_used_alone(emitted: Emitted, tmp_path: Path, name: str) 
 
 
 def abi(c_type: str, blasint: str = "int") -> str:
-    """Return how a C type is passed: pointers are alike, and so are enums and int."""
+    """Return the way in which a C type is passed; all pointers are alike, and so are enums and int."""
     if c_type.endswith(
         ("*", "[]", "Handle_t", "Stream_t", "Event_t", "Descriptor_t", "ParamPack_t", "Plan_t", "Graph_t")
     ):
@@ -460,7 +460,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
     if c_type == "ncclUniqueId":
         return "oa_bytes_128"
     if c_type in (
-        "cufftHandle",  # an int, of which a caller passes a register
+        "cufftHandle",  # an int, which a caller passes in a register
         "hipfftHandle",
         "ncclComm_t",
         "rocblas_handle",
@@ -491,7 +491,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
     if c_type in ("long long", "unsigned long long", "uint64_t", "size_t"):
         return "int64_t"
     narrow = dict.fromkeys(("unsigned", "unsigned int", "int32_t", "uint32_t"), "int") | {"_Bool": "unsigned char"}
-    narrow |= dict.fromkeys(("char", "signed char"), "int")  # widened in a call
+    narrow |= dict.fromkeys(("char", "signed char"), "int")  # these are widened in a call
     return (narrow | dict.fromkeys(("bfloat16", "hfloat16"), "uint16_t")).get(c_type, c_type)
 
 
@@ -507,18 +507,18 @@ def test_vendor_functions_are_called_with_the_headers_types(
         if libraries[name].backend:
             caller = re.findall(r"\.run = (\w+),", row)[0]
             called = [(symbol, "int") for symbol in (function.wide_symbol, function.symbol) if symbol]
-        else:  # one call with 64-bit integers and one with 32-bit ones
+        else:  # one call with 64-bit integers and one with 32-bit integers
             caller = re.findall(r"\.call = (\w+),", row)[0]
             both = libraries[name].probe and function.of("size", "ld", "inc")
             called = [(function.symbol, c_type) for c_type in (["int64_t", "int"] if both else ["int"])]
-        inner = f"{caller}_in" if function.lists and libraries[name].backend else caller  # of functions of groups
+        inner = f"{caller}_in" if function.lists and libraries[name].backend else caller  # inner function for groups
         inner = f"{inner}_with_objects" if f"static int {inner}_with_objects(" in text else inner
         if function.called_by:
             by_hand = re.sub(r"\s+", " ", (roles.HERE.parent / "csrc" / "body" / "rotmg.inc").read_text())
             body = by_hand.replace("REAL", {"s": "float", "d": "double"}[function.name[0]])
         else:
             body = re.split(r"\*/ (?:static )?int \w+\(", text.split(f"int {inner}(")[1])[0].split("} static int ")[0]
-        if function.of("ended"):  # the core destroys its objects itself
+        if function.of("ended"):  # the core itself destroys its objects
             assert f"return oa_helper_{'abort' if function.aborts else 'destroy'}(routine, values, device);" in body
             continue
         if function.written.startswith("oa_fft_"):
@@ -562,18 +562,18 @@ def test_rows_name_the_symbols_and_dtypes_of_their_functions(
 
 @ONE_OR_ALL
 def test_a_family_has_one_body(emitted: Emitted, libraries: dict[str, roles.Library], name: str) -> None:
-    """Types, conjugation and the place of scalars are data; a body of its own has only what checks other things."""
+    """Types, conjugation and the place of scalars are data. Only a function with other checks has a separate body."""
     text, library = (emitted(name) / "libraries" / f"{name}_bodies_1.c").read_text(), libraries[name]
     bodies = len(re.findall(rf"^int {name}_run_\w+\(", text, re.MULTILINE))
     families = {(function.family, function.form) for function in library.functions if not function.is_helper}
     others = {function.family for function in library.functions if function.is_helper}  # several of these may be alike
-    assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
+    assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some bodies differ for real and complex types
 
 
 @pytest.mark.slow
 @pytest.mark.promise("T30", "T32")
 def test_shims_declare_and_pass_on_what_they_should(emitted: Emitted, tmp_path: Path) -> None:
-    """With a core and a vendor library of the test's own."""
+    """The core and the vendor library are the test's own."""
     program = tmp_path / "shims_alone"
     sources = [emitted("cublas") / "libraries" / f"{stem}.c" for stem in ("cublas", "cublas_api", "cublas_bodies_1")]
     sources += [ROOT / "csrc" / file for file in ("body/body.c", "body/groups.c", "base/number.c")]
@@ -664,7 +664,7 @@ def test_no_line_of_a_vendors_header_is_in_the_api_files() -> None:
 
 def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(workshop, "check", list)
-    monkeypatch.setattr(workshop.roles, "load", lambda: [*legal.libraries().values()])  # those that are read already
+    monkeypatch.setattr(workshop.roles, "load", lambda: [*legal.libraries().values()])  # they are already read
     assert workshop.main(["--check"]) == 0
     monkeypatch.setattr(workshop, "check", lambda: ["cublas.toml: x has no role"])
     assert workshop.main(["--check"]) == 1
@@ -690,5 +690,5 @@ def test_the_extension_and_its_stub_have_every_number_of_the_core() -> None:
     kinds = [numbers[f"OA_TRACE_{kind.upper()}"] for kind in _core.TRACE_KINDS[1:]]
     assert kinds == list(range(1, len(_core.TRACE_KINDS)))
     known_to_numpy = [(np.dtype(name), nbytes, kind) for name, _, nbytes, kind in _core.DTYPES if kind]
-    assert len(known_to_numpy) == len(_core.DTYPES) - 4  # less "any", bfloat16 and two of 8 bits
+    assert len(known_to_numpy) == len(_core.DTYPES) - 4  # all but "any", bfloat16 and two dtypes of 8 bits
     assert all((dtype.itemsize, dtype.kind) == (nbytes, kind) for dtype, nbytes, kind in known_to_numpy)

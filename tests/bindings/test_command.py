@@ -1,4 +1,4 @@
-"""The generator's command line, as a contributor runs it: extract says what it lacks, emit touches what changes."""
+"""The generator's command line: `extract` reports what is missing, and `emit` writes only files that change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import emit, roles  # noqa: E402
 from bindings.emit import kept  # noqa: E402
@@ -76,7 +76,7 @@ def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
         return texts(library, files, out)
 
     def emitted(title: str) -> list[str]:
-        """Emit two libraries, which are read again: the first one with this title."""
+        """Emit two libraries, which are read again; the first library has this title."""
         written.clear()
         cufft, curand = (legal.library.__wrapped__(name) for name in ("cufft", "curand"))
         emit.emit([replace(cufft, title=title), curand], tmp_path)

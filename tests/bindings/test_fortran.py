@@ -35,7 +35,7 @@ def test_every_function_of_the_headers_is_in_the_module(module: str) -> None:
         declared |= set(re.findall(r"^(?:const \w+ \*|int |int64_t |void \*?)(oa_\w+)\(", text, re.MULTILINE))
     names = set(re.findall(r"^    .*(?:function|subroutine) (oa_\w+)\(", module, re.MULTILINE))
     assert len(declared) > 100
-    # Their argument is a function.
+    # The argument of these functions is a function.
     assert declared - names == {"oa_guard_set_report", "oa_library_set_loader", "oa_driver_set_finder"}
 
 

@@ -1,4 +1,4 @@
-"""A library is an api file and a roles file: three small ones, each of which lacks something that cuBLAS has."""
+"""A library is an api file and a roles file. Each of these three small libraries lacks something that cuBLAS has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import emit, roles  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""The page on the generator's words: its library is a library, and its tables are those of the classes."""
+"""The page on the generator's words: its example is a complete library, and its tables agree with the classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import __main__ as workshop  # noqa: E402
 from bindings import emit, labels, meanings, roles, schema  # noqa: E402
@@ -27,7 +27,7 @@ PAGE = (ROOT / "bindings" / "README.md").read_text()
 
 def test_the_library_of_12_lines_is_complete() -> None:
     text = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
-    assert text.count("\n") <= 13  # 12 with words, and the lines between
+    assert text.count("\n") <= 13  # 12 lines with words, and empty lines
     declared = re.findall(r"^(\w+) (mini_\w+)\((.*)\);", PAGE, re.MULTILINE)
     functions = {
         symbol: {
@@ -66,7 +66,7 @@ def test_each_word_has_a_meaning_and_no_other_has() -> None:
 
 def test_check_finds_words_that_are_not_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emit, "words", lambda: "others")
-    monkeypatch.setattr(workshop.roles, "load", lambda _: [legal.library("curand")])  # the smallest, read already
+    monkeypatch.setattr(workshop.roles, "load", lambda _: [legal.library("curand")])  # small, and already read
     assert "words.md is not current; run python -m bindings report" in workshop.check()
 
 
@@ -107,12 +107,12 @@ def test_every_class_of_a_bound_parameter_has_a_label_or_needs_none() -> None:
     assert all(dataclasses.is_dataclass(class_) for class_ in labels.CLASSES)
 
 
-# Classes whose labels begin with the same word as those of another one, or have it: `keeps`, `gives address`, `bytes`.
+# {class: another class whose labels begin with or contain the same word}: `keeps`, `gives address`, `bytes`.
 SAME_WORD = {"HeldObject": "Kept", "GivenPlace": "Address", "GivenBytes": "ByValue"}
 
 
 def test_each_word_serves_at_least_four_functions() -> None:
-    """A word of fewer is dearer to learn than a hand-written body, or a function that only raw has."""
+    """A word for fewer functions costs more to learn than a hand-written body, or than leaving the function to raw."""
     functions = [function for library in legal.libraries().values() for function in library.functions]
     counts: Counter[str] = Counter()
     for function in functions:
@@ -123,5 +123,5 @@ def test_each_word_serves_at_least_four_functions() -> None:
         names |= {key for key in CLAUSES for array in arrays if getattr(array, key, None)}
         counts.update(names)
     words = {class_.__name__ for class_ in labels.CLASSES} - SAME_WORD.keys()
-    words |= {*EXTENTS, *CLAUSES} - {"despite_const"}  # which leaves no trace in a parameter
+    words |= {*EXTENTS, *CLAUSES} - {"despite_const"}  # this word leaves no trace in a parameter
     assert {word: counts[word] for word in words if counts[word] < 4} == {}

@@ -1,4 +1,5 @@
-"""`python -m bindings --check` refuses wrong roles files: each with its line, and none with a traceback."""
+"""`python -m bindings --check` refuses wrong roles files; it reports the line of each fault, and never prints a
+traceback."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import __main__ as workshop  # noqa: E402
 
 
 def declared(*parameters: str) -> dict[str, Any]:
-    """Return a function of the header, from "type name"."""
+    """Return a function of the header, whose parameters are texts such as "type name"."""
     return {"returns": "v_status_t", "parameters": [parameter.rsplit(" ", 1)[::-1] for parameter in parameters]}
 
 
@@ -149,7 +150,7 @@ reason = "takes a host callback"
 
 
 def checked(folder: Path, text: str) -> list[str]:
-    """Return what --check says of a folder with this roles file, but for the report that it lacks."""
+    """Return the output of --check for a folder with this roles file, without the fault of the missing report."""
     for name in ("api", "roles"):
         (folder / name).mkdir()
     (folder / "api" / "vendor.json").write_text(json.dumps(API))
@@ -336,7 +337,7 @@ WRONG = [
     ("# A vendor.", 'extends = "blas"', "extends: 'blas' is not a list of texts"),
     ('n = "length"', 'n = "length', "Illegal character"),
 ]
-# Faults of what is not there name the table, and these the place where it is missed.
+# A fault of a missing text names the table, and these faults name the place that needs the text.
 ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
 ELSEWHERE += (
     "[also] incc",

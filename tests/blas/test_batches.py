@@ -1,4 +1,4 @@
-"""Batches of the portable BLAS: broadcasting, whole outputs, one call for all, refusals; and what CBLAS is given."""
+"""Batches of the portable BLAS: broadcasting, whole outputs, one call for all, refusals, and the calls of CBLAS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_out_of_a_product_over_nothing_is_zeros(device: str, dtype: Any, batc
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_an_out_of_a_product_with_a_vector_over_nothing_is_refused(device: str, dtype: Any) -> None:
-    """BLAS ends a gemv of an empty matrix at once: y would come down undefined."""
+    """BLAS returns from a gemv of an empty matrix without writing y, so y would come down undefined."""
     A, x, y = np.ones((3, 0), dtype), np.ones(0, dtype), np.full(3, 7, dtype)
     with offload_args(A, x, Out(y), device=device) as (dA, dx, dy):
         with pytest.raises(DirectionError, match="y was lent as Out"):
@@ -137,7 +137,7 @@ def test_batches_that_do_not_fit_are_named(device: str, name: str) -> None:
 def test_matrices_of_an_output_that_lie_within_each_other_are_refused(device: str) -> None:
     values = numbers(4, 3, 5)
     with offload_args(values, numbers(3, 3), device=device) as (d, dA):
-        across = d[:, :, 0].T[:, None, :]  # (3, 1, 4): the four of each are five apart
+        across = d[:, :, 0].T[:, None, :]  # shape (3, 1, 4), in which the four elements of a row are five apart
         with pytest.raises((AliasError, ArgumentError), match="memory of its own|lent"):
             blas.gemm(1.0, dA[:1, :1], d[:3, :1, :4], 0.0, across)
     np.testing.assert_array_equal(values, numbers(4, 3, 5))
@@ -149,7 +149,7 @@ def test_a_refused_sum_of_matrices_leaves_c_as_it_was(device: str) -> None:
     with offload_args(A, C, device=device) as (dA, dC):
         with pytest.raises(TypeError):
             blas.geam(1.0, dA, 1j, dA, dC)
-        for part, trans in ((dC[:2, :2], "T"), (dC[:2, 1:3], "N"), (dC[1:, :2], "N")):  # of C[:2, :2]
+        for part, trans in ((dC[:2, :2], "T"), (dC[:2, 1:3], "N"), (dC[1:, :2], "N")):  # each overlaps C[:2, :2]
             with pytest.raises(AliasError):
                 blas.geam(1.0, dA[:2, :2], 2.0, part, dC[:2, :2], trans_b=trans)
             with pytest.raises(AliasError):
@@ -214,7 +214,7 @@ def test_a_diagonal_multiplies_a_matrix_in_its_own_memory(
 
 def test_cublas_and_rocblas_sum_and_scale_in_place_and_by_one_number(device: str) -> None:
     library, op = Vendor(device).module, Vendor(device).op
-    if not hasattr(library, "dgeam"):  # CBLAS has none: blas makes them of others
+    if not hasattr(library, "dgeam"):  # CBLAS lacks geam and dgmm, which blas makes from other functions
         return
     A, B, x = np.array(numbers(3, 4), order="F"), np.array(numbers(4, 3), order="F"), np.array([2.0, 9.0])
     a, b = A.copy(), B.copy()

@@ -1,4 +1,4 @@
-"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z."""
+"""The portable BLAS on every device: every function in every order and stride, for s, d, c and z."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MATRICES = ["C", "F", "C part", "F part", "C view", "F view"]
 
 
 class Portable:
-    """Where the functions under test are, as Routine wants it."""
+    """The module of the functions under test, in the form for Routine."""
 
     module = blas
 
@@ -37,7 +37,8 @@ class Portable:
 
 
 def vector(values: Array, kind: str) -> Operand:
-    """A vector: all of an array, or every second element, all backwards, a row or a column, taken from a pointer."""
+    """Make a vector from a pointer: all of an array, every second element, all elements backwards, a row, or a
+    column."""
     n = len(values)
     part: Any = {
         "plain": (slice(0, n),),
@@ -53,7 +54,7 @@ def vector(values: Array, kind: str) -> Operand:
 
 
 def matrix(values: Array, kind: str) -> Operand:
-    """A matrix: all of an array, a part of a pointer to more, or a part of an array."""
+    """Make a matrix: all of an array, a part of a pointer to a larger array, or a part of an array."""
     m, n = values.shape
     slot = (slice(0, m), slice(0, n)) if len(kind) == 1 or not values.size else (slice(1, m + 1), slice(2, n + 2))
     grown = values.size and len(kind) > 1
@@ -65,7 +66,7 @@ def matrix(values: Array, kind: str) -> Operand:
 
 
 def kinds(r: Routine, count: int) -> Iterator[tuple[str, str, Turn]]:
-    """The next `count` combinations of kinds of x and y with scalars."""
+    """Yield the next `count` combinations of kinds of x and y with scalars."""
     for t in r.turns(count):
         yield VECTORS[r.turn % 6], VECTORS[r.turn // 6 % 6], t
 
@@ -75,7 +76,8 @@ def backwards(*vectors: Operand) -> bool:
 
 
 def attempt(r: Routine, case: str, refused: bool, *arguments: Any, **options: Any) -> bool:
-    """Make the call; True if it was made. Only if `refused` may it be refused, with a remedy, and nothing written."""
+    """Make the call, and return whether it was made. It may only be refused if `refused` is set, with a remedy, and
+    without writing."""
     try:
         assert r(*arguments, **options) is None
     except ArgumentError as error:
@@ -89,7 +91,7 @@ def attempt(r: Routine, case: str, refused: bool, *arguments: Any, **options: An
 
 
 def real_only(r: Routine, *arguments: Any, **options: Any) -> bool:
-    """Return whether the dtype is complex; then check that it is refused."""
+    """Return whether the dtype is complex; if it is, check that the call is refused."""
     if r.complex:
         forms = {"sbmv": "; hbmv takes", "spmv": "; hpmv takes", "spr": "; hpr takes", "spr2": "; hpr2 takes"}
         hint = forms.get(r.name, "$")
@@ -171,7 +173,7 @@ def extreme(r: Routine) -> None:
         if r.name == "iamin":
             values += 2
         if n > 1:
-            values[[n // 2, n - 1]] = size, -size  # the first is wanted
+            values[[n // 2, n - 1]] = size, -size  # the first of these two has to be found
         x = vector(values, kind)
         if n == 0:
             with pytest.raises(ArgumentError, match=rf"blas\.{r.name}: x has shape \(0,\), needs at least one element"):
@@ -235,7 +237,7 @@ def rotm(r: Routine) -> None:
 def rotmg(r: Routine) -> None:
     if real_only(r, *(number(1, r.dtype) for _ in range(4)), vector(r.nan(5), "plain")):
         return
-    # d1, d2, x1, y1: either weight greater, nothing to zero, sizes that need scaling
+    # d1, d2, x1, y1 with either weight greater, with nothing to zero, and with sizes that need scaling
     for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), (1e-9, 3e-9, 0.5, 1.5)]:
         arguments, param = [number(raw_number, r.dtype) for raw_number in numbers], vector(r.nan(5), "row")
         assert r(*arguments, param) is None
@@ -344,13 +346,13 @@ def syr(r: Routine) -> None:
 
 
 def real_alpha(r: Routine, t: Turn) -> tuple[Any, Any]:
-    """A real alpha in place of a turn's: as a number, and as it is passed."""
+    """Return a real alpha instead of a turn's alpha, as a number and in the form for the call."""
     alpha = np.real(t.alpha)
     return alpha, number(alpha, r.real) if isinstance(t.given_alpha, Operand) else float(alpha)
 
 
 def updated(alpha: Any, A: Array, x: Operand, y: Operand, two: bool, hermitian: bool) -> tuple[Array, Array]:
-    """A after an update of rank one or two, and the magnitude that errors are measured against."""
+    """Return A after an update of rank one or two, and the magnitude to which errors are compared."""
     function: Any = ref.syr2 if two else ref.ger
     expected = function(alpha, x.wide, (y if two else x).wide, A, hermitian)
     return expected, function(abs(alpha), abs(x.wide), abs((y if two else x).wide), abs(A))
@@ -361,7 +363,7 @@ BANDS = ["F", "F part", "F view", "C"]
 
 
 def refuses_band(kind: str, A: Operand) -> bool:
-    """Whether a band is refused for its order: in C order, unless it is one column, or one contiguous row."""
+    """Return whether a band is refused because of C order; a single column, or a contiguous row, is accepted."""
     return kind == "C" and A.values.shape[0] > 1 and A.values.shape[1] > 1
 
 
@@ -389,13 +391,13 @@ def gbmv(r: Routine) -> None:
 
 
 def triangles(r: Routine) -> list[tuple[str, str, int, int | None]]:
-    """Kinds, triangles, sizes and numbers of diagonals beside the main one (None: packed) to try a routine with."""
+    """Return the tuples to try with a routine: kind, triangle, size, and number of further diagonals (None: packed)."""
     is_band = r.name[1] == "b"
     return r.each(BANDS if is_band else VECTORS, "UL", SIZES, (0, 1, 5) if is_band else (None,))
 
 
 def stored(half: Array, uplo: str, k: int | None, kind: str) -> tuple[Operand, bool]:
-    """A triangle, a band or packed, and whether its layout is refused."""
+    """Return a triangle, as a band or packed, and whether its layout is refused."""
     if k is None:
         ap = vector(ref.packed(half, uplo), kind)
         return ap, len(ap.values) > 1 and kind not in ("plain", "row")
@@ -487,7 +489,7 @@ def gemm(r: Routine) -> None:
 
 
 def batch(values: Array, kind: str) -> Operand:
-    """Matrices in one array: without gaps, or within larger ones that have more of everything."""
+    """Make matrices in one array, without gaps, or as parts of a larger array in each dimension."""
     count, m, n = values.shape
     grown = values.size and len(kind) > 1
     shape = (count + 1, m + 3, n + 4) if grown else (max(count, 1), max(m, 1), max(n, 1))
@@ -527,7 +529,7 @@ def gemm_strided_batched(r: Routine) -> None:
 
 
 def listed(r: Routine, operands: list[list[Operand]], call: Callable[..., None]) -> None:
-    """Make a call with lists of pointers to operands, lent for it."""
+    """Lend operands, and make a call with lists of pointers to them."""
     flat = [operand for operand_ in operands for operand in operand_]
     with offload_args(*[operand.lent for operand in flat], device=r.vendor.device) as pointers:
         passed = iter([operand.of(p) for operand, p in zip(flat, pointers, strict=True)])

@@ -1,4 +1,4 @@
-"""Bands and packed triangles by rows: every function agrees with NumPy in each operation, also where it conjugates."""
+"""Bands and packed triangles by rows: every function agrees with NumPy in each operation, including conjugation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def some(dtype: Any, *shape: int, seed: int = 1) -> Any:
 
 
 def band_rows(A: Any, kl: int, ku: int) -> Any:
-    """Return the band of a matrix by rows: [i, kl + j - i] is A[i, j]."""
+    """Return the band of a matrix by rows, in which [i, kl + j - i] is A[i, j]."""
     rows = np.full((A.shape[0], kl + ku + 1), 99, A.dtype)
     for i, j in np.argwhere(np.ones_like(A, bool)):
         if -kl <= j - i <= ku:

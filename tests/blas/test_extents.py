@@ -1,4 +1,5 @@
-"""Which elements a call touches: operands in one memory, against sets of elements made from BLAS's definitions."""
+"""The elements that a call touches: operands in one memory are compared with sets of elements from BLAS's
+definitions."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from helpers.vendor import Vendor
 from offload_args import InOut, Out, blas, offload_args
 from offload_args.errors import AliasError, ExtentError, LibraryVersionError, SizeOverflowError
 
-Places = dict[tuple[int, int], int]  # of a matrix's elements (i, j), counted from its pointer
+Places = dict[tuple[int, int], int]  # {(i, j) of an element of a matrix: its place, counted from the pointer}
 
 
 # -- the storage of BLAS ----------------------------------------------------------------------------------------------
@@ -35,7 +36,7 @@ def band(m: int, n: int, kl: int, ku: int, ld: int, order: str) -> Places:
 
 
 def packed(n: int, uplo: str, order: str) -> Places:
-    """One triangle by columns or rows, the diagonal included."""
+    """Return the places of one triangle by columns or rows, including the diagonal."""
     elements = list(half(general(n, n, n, order), uplo))
     elements.sort(key=lambda element: element[::-1] if order == "F" else element)
     return {element: at for at, element in enumerate(elements)}
@@ -47,15 +48,15 @@ def vector(n: int, inc: int) -> list[int]:
 
 
 class Draw(NamedTuple):
-    """One call: A and v share one memory, w is elsewhere."""
+    """One call, in which A and v share memory, and w is separate."""
 
     A: Places
     v: list[int]
     written: str  # "A" or "v"
     n_w: int  # size of w
     call: Callable[[Any, Any, Any], None]  # with pointers to A, v, w
-    expected: Callable[[Array, Array, Array], Any]  # of the dense values of A, v and w: the written values, dense
-    unused: bool = False  # A is all diagonal, which counts as ones
+    expected: Callable[[Array, Array, Array], Any]  # the dense values of A, v, w -> the written values, dense
+    unused: bool = False  # whether A consists of its diagonal, which is not read and counts as ones
 
 
 def dense(places: Places, memory: Array, shape: tuple[int, int]) -> Array:
@@ -79,7 +80,7 @@ class Random:
         return of[self.below(len(of))]
 
     def draw(self, name: str) -> tuple[Draw, tuple[int, int]]:
-        """A call of a routine, and the shape of its matrix."""
+        """Draw a call of a routine, and the shape of its matrix."""
         order, first = self.choose(self.vendor.orders)
         uplo, trans, diag = self.choose("UL"), self.choose("NT"), self.choose("NU")
         m, n, k, kl, ku = (1 + self.below(6) for _ in range(5))
@@ -88,7 +89,7 @@ class Random:
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
         is_unit = diag == "U"
-        left_out = is_unit and n > 1  # if there is nothing else, the diagonal has to be there, as libraries read it
+        left_out = is_unit and n > 1  # a matrix of only a diagonal needs its memory: libraries read the diagonal
 
         def triangular(A: Array, v: Array, w: Array) -> Array:
             T = A - np.diag(np.diag(A)) + np.eye(n) if is_unit else A
@@ -187,7 +188,7 @@ def test_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(d
             if drawn.written == "v":
                 expected[v] = new
         np.testing.assert_array_equal(memory, expected)
-    assert 10 < shared < 140  # both kinds were drawn, on devices with row-major forms and without
+    assert 10 < shared < 140  # both kinds were drawn, on devices with and without row-major forms
 
 
 @pytest.mark.promise("T47")
@@ -259,7 +260,7 @@ def test_the_elements_of_a_triangle_may_lie_in_lines_that_its_square_does_not(de
 
 # -- leading dimensions ------------------------------------------------------------------------------------------------
 def ones_and_others(m: int, n: int) -> list[Array]:
-    """Matrices of m by n in every order, some of them parts of larger ones."""
+    """Return matrices of m by n in every order, some of them parts of larger matrices."""
     random = np.random.default_rng(m + 10 * n)
     C = random.integers(-4, 5, (m, n)).astype(float)
     F = np.array(C, order="F")
@@ -269,7 +270,7 @@ def ones_and_others(m: int, n: int) -> list[Array]:
 
 
 def lies(A: Array, order: str) -> bool:
-    """Whether a matrix can be described in that order."""
+    """Return whether a matrix can be described in this order."""
     m, n = A.shape
     return (m == 1 or A.strides[0] == 8) if order == "F" else (n == 1 or A.strides[1] == 8)
 
@@ -317,7 +318,7 @@ def test_a_band_of_more_diagonals_than_64_bits_count_is_refused(device: str) -> 
     vendor = Vendor(device)
     first = next(first for order, first in vendor.orders if order == "F")
     wide = 2**62
-    # As the library has 64-bit integers or not; rocBLAS has them since version 4.
+    # The error depends on whether the library has 64-bit integers; rocBLAS has them since version 4.
     text = "dgbmv: .* (9223372036854775809 diagonals|takes at most)|has no rocblas_dgbmv_64"
     with offload_args(np.ones(1), np.ones(1), np.ones(1), device=device) as (dA, dx, dy):
         with pytest.raises((SizeOverflowError, LibraryVersionError), match=text):
@@ -373,12 +374,12 @@ DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex12
 
 
 def factors(A: Array, uplo: str) -> tuple[Array, Array]:
-    """One triangle of A, and the elements beside it."""
+    """Return one triangle of A, and the elements outside of it."""
     return (np.triu(A), np.tril(A, -1)) if uplo == "U" else (np.tril(A), np.triu(A, 1))
 
 
 def blas_potf2(dA: Any, uplo: str) -> None:
-    """LAPACK's dpotf2: a line of the factor at a time from those before it."""
+    """Compute LAPACK's dpotf2: each line of the factor from the lines before it."""
     n = dA.shape[0]
     for j in range(n):
         done, rest = (dA[:j, j], dA[j, j + 1 :]) if uplo == "U" else (dA[j, :j], dA[j + 1 :, j])
@@ -392,7 +393,7 @@ def blas_potf2(dA: Any, uplo: str) -> None:
 
 
 def blas_potrf2(dA: Any, uplo: str, block: int) -> None:
-    """LAPACK's xpotrf, looking to the right: a block of the diagonal, the panel beside it, then the rest."""
+    """Compute LAPACK's xpotrf in the right-looking form: a block of the diagonal, its panel, then the rest."""
     n = dA.shape[0]
     if n == 1:
         pivot = np.sqrt(blas.asum(dA[0]))
@@ -433,7 +434,7 @@ def test_potrf_over_blas_agrees_with_scipy(device: str, order: Any, uplo: str, d
 
 
 class Lapack:
-    """LAPACK's factorisations over a vendor's functions, on a pointer to all of a band's storage, by columns."""
+    """LAPACK's factorisations by a vendor's functions, on a pointer to the whole storage of a band, by columns."""
 
     def __init__(self, device: str, letter: str) -> None:
         self.vendor = Vendor(device)
@@ -459,7 +460,8 @@ class Lapack:
         return value
 
     def pbtf2(self, d: Any, uplo: str, n: int, kd: int, ldab: int) -> None:
-        """xPBTF2: x of syr is a row or column beside the triangle, in its other half when seen with ld = ldab - 1."""
+        """Compute xPBTF2. With ld = ldab - 1, x of syr is a row or column next to the triangle, in the other half of
+        its square."""
         kld = max(1, ldab - 1)
         for j in range(n):
             at = (kd if uplo == "U" else 0) + j * ldab
@@ -469,14 +471,15 @@ class Lapack:
                 continue
             x, inc = (d.offset(at + ldab - 1), kld) if uplo == "U" else (d.offset(at + 1), 1)
             self("scal", kn, 1 / pivot, x, inc)
-            if self.letter in "cz" and uplo == "U":  # of conj(x), for which LAPACK has zlacgv: a matrix of one row
+            if self.letter in "cz" and uplo == "U":  # conj(x) (LAPACK: zlacgv) is a matrix of one row
                 self.rank_k(uplo, "C", kn, 1, x, inc, d.offset(at + ldab), kld)
             else:
                 self.rank_one(uplo, kn, x, inc, d.offset(at + ldab), kld)
 
 
 def banded(n: int, kd: int, ldab: int, uplo: str, dtype: Any) -> tuple[Array, Array]:
-    """One triangle of a band matrix as BLAS stores it, -777 where no element is, and the factor that is wanted."""
+    """Return one triangle of a band matrix in BLAS's storage, with -777 at places without an element, and the expected
+    factor."""
     A = positive_definite(n, kd, dtype)
     AB = np.full((ldab, n), -777, dtype, order="F")
     for (i, j), at in half(band(n, n, kd * (uplo == "L"), kd * (uplo == "U"), ldab, "F"), uplo).items():
@@ -503,9 +506,9 @@ def test_pbtf2_over_vendor_functions_agrees_with_scipy(device: str, letter: str,
 
 
 def pbtrf(lapack: Lapack, d: Any, work: Any, uplo: str, n: int, kd: int, ldab: int, block: int) -> None:
-    """xPBTRF: blocks of the diagonal, and the parts of the band beside each: A12 or A21 within it, A13 or A31 in work.
+    """Compute xPBTRF by blocks of the diagonal and the parts next to each: A12 or A21 in the band, A13 or A31 in work.
 
-    A13 is the lower triangle of a block of which the band has no more; work is a square of `block`, zero elsewhere.
+    The band has only the lower triangle of A13; work is a square of `block`, in which all other elements are zero.
     """
     upper, ld, ldw = uplo == "U", ldab - 1, block
     unit, fill, op = lapack.vendor.diag["N"], lapack.vendor.uplo[uplo], lapack.vendor.op
@@ -536,9 +539,9 @@ def pbtrf(lapack: Lapack, d: Any, work: Any, uplo: str, n: int, kd: int, ldab: i
             lapack.rank_k(uplo, trans, i2, ib, near, ld, at(kd if upper else 0, i + ib), ld)
         if i3 > 0:
             for j in range(i3):
-                if upper:  # column j of A13 has its rows j, j + 1, ...
+                if upper:  # column j of A13 has elements in the rows from j on
                     lapack("copy", ib - j, at(0, i + kd + j), 1, work.offset(j + j * ldw), 1)
-                else:  # column j of A31 has its rows 0 to j
+                else:  # column j of A31 has elements in the rows 0 to j
                     lapack("copy", j + 1, at(kd - j, i + j), 1, work.offset(j * ldw), 1)
             if not upper:
                 for j in range(i3, ib):

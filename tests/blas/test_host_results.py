@@ -1,4 +1,4 @@
-"""Results of functions that the host gets: each is that of its own call, whatever stream the call went to."""
+"""Results that the host gets belong to their own calls, whatever stream the calls are in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], Any]]] = {
 @pytest.mark.parametrize("stream", ["the region's", "the caller's"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 def test_a_result_is_that_of_its_call_and_not_of_an_earlier_one(device: str, dtype: type, stream: str) -> None:
-    """T63. rocBLAS before 4.1 fetches some results in a stream that does not wait for others."""
+    """T63. rocBLAS before 4.1 fetches some results in a stream that does not wait for other streams."""
     if stream == "the caller's" and not device.startswith(("cuda", "hip")):
         return  # only GPUs have such streams
     with ExitStack() as stack:
@@ -45,7 +45,7 @@ def test_a_result_is_that_of_its_call_and_not_of_an_earlier_one(device: str, dty
 
 
 def test_a_handle_of_the_callers_keeps_its_pointer_mode_whatever_way_a_result_takes(hip: str) -> None:
-    """T63. With numbers on the host, on the device, and on the host again."""
+    """T63. The numbers are on the host, then on the device, and then on the host again."""
     x, result = np.arange(50.0), np.zeros(1)
     handle = rocblas.create_handle(hip)
     with offload_args(x, InOut(result), device=hip) as (dx, dresult):
@@ -59,7 +59,8 @@ def test_a_handle_of_the_callers_keeps_its_pointer_mode_whatever_way_a_result_ta
     np.testing.assert_allclose(result, 8 * np.arange(50.0).sum())
 
 
-# Weights of which none, one or both need scaling, once or often; either product the greater one; and no such rotation.
+# Weights, of which none, one or both need scaling, once or several times; either product is greater; and a case without
+# a rotation.
 ROTATIONS = [
     (2, 3, 1.5, 0.5),
     (1e-9, 3e-9, 0.5, 1.5),
@@ -73,7 +74,7 @@ ROTATIONS += [(2e-30, 1e-30, 0.5, 0.25), (-1, 3, 0.5, 1.5), (1, -3, 0.5, 1.5), (
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("numbers", ROTATIONS)
 def test_rotmg_of_amd_is_that_of_the_reference(hip: str, numbers: tuple[float, ...], dtype: type) -> None:
-    """T63. rocBLAS sets elements of H again where it scales both weights."""
+    """T63. rocBLAS sets elements of H a second time if it scales both weights."""
     arguments: list[Any] = [np.array([number], dtype) for number in numbers]
     param: Any = np.full(5, 7, dtype)
     letter = "s" if dtype is np.float32 else "d"
@@ -83,12 +84,13 @@ def test_rotmg_of_amd_is_that_of_the_reference(hip: str, numbers: tuple[float, .
     close = partial(np.testing.assert_allclose, rtol=8 * float(np.finfo(dtype).eps), err_msg=f"{numbers}")
     close([value[0] for value in arguments[:3]], expected[:3])
     assert arguments[3][0] == dtype(numbers[3]) and param[0] == expected[3][0]
-    said: list[int] = {-2: [], -1: [1, 2, 3, 4], 0: [2, 3], 1: [1, 4]}[int(param[0])]  # the flag implies the others
+    said: list[int] = {-2: [], -1: [1, 2, 3, 4], 0: [2, 3], 1: [1, 4]}[int(param[0])]  # the flag implies the rest
     close(param[said], np.array(expected[3])[said])
 
 
 def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
-    """T62, T63. Wrong arguments, and a captured stream, which would lack what the host computes."""
+    """T62, T63. Refused are wrong arguments, and a captured stream, because a graph would lack the host's
+    computation."""
     arguments: list[Any] = [np.array([value]) for value in (1e-9, 3e-9, 0.5, 1.5)] + [np.zeros(5)]
     before = [array.copy() for array in arguments]
     graphs = Graphs(hip)
@@ -97,7 +99,7 @@ def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
             with pytest.raises(DirectionError, match="x1"):
                 blas.rotmg(*pointers)
         with offload_args(*arguments, device=hip, stream=graphs) as pointers:
-            for pointer in pointers:  # they are there, and newer than the host's
+            for pointer in pointers:  # their bytes are on the device, and newer than the host's
                 pointer.fill(1.0)
             with graphs.captured(RELAXED):
                 with pytest.raises(CaptureError):

@@ -1,4 +1,4 @@
-"""Level 1 as the reference BLAS has it, one element after the other: increments of 0, n below 0, a vector twice."""
+"""Level 1 as in the reference BLAS, element after element: increments of 0, n below 0, the same vector twice."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, 
     library = Vendor(device).module
     for (name, called), n, (incx, incy) in product(names(letter).items(), SIZES, WITH_ZERO):
         x, y = vectors(n, letter)
-        # each is lent to its last element that the call touches: one where the increment is 0
+        # each array ends with the last element that the call touches; it has one element if the increment is 0
         x, y = (v[: max(places(n, inc), default=0) + 1].copy() for v, inc in ((x, incx), (y, incy)))
         expected_x, expected_y = x.copy(), y.copy()
         expected = one_by_one(name, n, expected_x, incx, expected_y, incy)
@@ -99,7 +99,7 @@ def test_routines_of_one_vector_take_an_increment_of_0_as_the_reference(device: 
             getattr(vendor.module, letter + "scal")(n, 2.0, dx, 0)
             if not vendor.is_cublas:
                 assert getattr(vendor.module, of_real + "nrm2")(n, dx, 0) == pytest.approx(3 * max(n, 0) ** 0.5)
-            else:  # it would return 0
+            else:  # GPUs would return 0
                 with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
                     getattr(vendor.module, of_real + "nrm2")(n, dx, 0)
         assert x[0] == -3
@@ -128,7 +128,7 @@ def test_a_length_below_0_counts_as_0(device: str, letter: str) -> None:
         getattr(library, dot)(-1, dx, 1, dy, 1, result=dr)
         getattr(library, of_real + "nrm2")(-1, dx, 1, result=dreal)
     assert (x == 1).all() and (y == 2).all() and result == 0 and real == 0
-    with pytest.raises(StalePointerError):  # wrong arguments are refused all the same
+    with pytest.raises(StalePointerError):  # wrong arguments are refused even so
         getattr(library, letter + "copy")(-1, dx, 1, dy, 1)
 
 
@@ -141,7 +141,7 @@ def test_nothing_moves_for_n_below_0(device: str) -> None:
     assert (y == 7).all()
 
 
-# The batched functions of vectors, and those whose dtypes are arguments.
+# Names of the batched functions of vectors, and of functions whose dtypes are arguments.
 FORMS = re.compile(r"(?:i?[sdcz]{1,2}|i)?(axpy|copy|swap|scal|dot|asum|nrm2|rotm?|amax|amin)[cu]?((?:_\w+)?)")
 OF_ONE = ("scal", "asum", "nrm2", "amax", "amin")
 PARAM: Any = [-1, 0.5, 0.25, -0.5, 0.75]
@@ -160,7 +160,8 @@ def in_other_forms(module: Any, dtype: Any) -> list[tuple[str, str, str]]:
 
 
 def call_form(library: Any, name: str, form: str, n: int, passed: dict[str, Any]) -> Any:
-    """Call a function by its record. passed: incx, incy, and pointers to x, y, results and param, a line for each."""
+    """Call a function by its record. `passed` has incx, incy, and pointers to x, y, results and param, with a line for
+    each call of a batch."""
     arguments: list[Any] = []
     dtype, lines = passed["x"].dtype, passed["x"].shape[0]
     real = np.zeros(0, dtype).real.dtype
@@ -204,13 +205,13 @@ def test_other_forms_take_increments_of_0_and_lengths_below_0_as_the_reference(d
         case = f"{name} {n=} {incx=} {incy=}"
         with offload_args(x, y, results, param, device=device) as (dx, dy, dr, dp):
             arguments = {"x": dx, "y": dy, "result": dr, "results": dr, "param": dp, "incx": incx, "incy": incy}
-            if routine == "nrm2" and incx == 0:  # GPUs return 0, and the reference sqrt(n) |x|
+            if routine == "nrm2" and incx == 0:  # GPUs return 0, and the reference returns sqrt(n) |x|
                 with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
                     call_form(vendor.module, name, form, n, arguments)
                 continue
             try:
                 returned = call_form(vendor.module, name, form, n, arguments)
-            except LibraryVersionError:  # rocBLAS before 4.4.1
+            except LibraryVersionError:  # rocBLAS before 4.4.1 lacks the function
                 assert name.endswith("_64")
                 continue
         np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=case)
@@ -231,7 +232,7 @@ def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, let
         with offload_args(x, device=device) as (dx,):
             getattr(library, letter + "swap")(n, dx, inc, dx, inc)
             getattr(library, letter + "copy")(n, dx, inc, dx, inc)
-            if letter in "cz" and device.startswith(("host", "sim")):  # OpenBLAS reads what it has written
+            if letter in "cz" and device.startswith(("host", "sim")):  # OpenBLAS reads elements that it has written
                 with pytest.raises(AliasError):
                     getattr(library, letter + "axpy")(n, factor, dx, inc, dx, inc)
                 getattr(library, letter + "scal")(n, 1 + factor, dx, abs(inc))
@@ -242,7 +243,7 @@ def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, let
                     continue
                 arguments = {"axpy": (2.0,)}.get(name, ())
                 after = AFTER.get(name, ())
-                with pytest.raises(AliasError):  # backwards, or a rotation: the order would matter
+                with pytest.raises(AliasError):  # refused, because the order would matter backwards, or for a rotation
                     getattr(library, called)(n, *arguments, dx, inc, dx, inc if after else -inc, *after)
                 with pytest.raises(AliasError):
                     getattr(library, called)(2, *arguments, dx[:-1], 1, dx[1:], 1, *after)

@@ -1,4 +1,4 @@
-"""Each cell of the table of layouts in docs/guide/blas.md holds: its calls are made, or declined with a remedy."""
+"""Each cell of the table of layouts in docs/guide/blas.md is true: its calls are made, or refused with a remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CELLS = [
     if cell
 ]
 
-# The operands of each function in its order: matrices M, vectors v, packed triangles p, numbers.
+# {function: its operands in order}: M for a matrix, v for a vector, p for a packed triangle, numbers.
 FORMS = {
     **dict.fromkeys("copy swap dotu dotc dot".split(), "v v"),
     **dict.fromkeys("scal".split(), "1 v"),
@@ -55,7 +55,8 @@ CONJUGATED = {"gemm": ("trans_a", "trans_b"), "geam": ("trans_a", "trans_b")}
 
 
 def taken(device: str, name: str, dtype: Any, orders: tuple[str, ...], step: int, conjugated: bool) -> bool:
-    """Make a call with matrices in these orders and vectors of that step; False if it was declined with a remedy."""
+    """Make a call with matrices in these orders and vectors of this step; return False if it was refused with a
+    remedy."""
     form, arrays, arguments = FORMS[name].split(), [], []
     left = iter(orders)
     for letter in form:
@@ -108,7 +109,7 @@ def test_a_cell_of_the_table_of_layouts_holds(device: str, name: str, named: str
     step = -1 if column == "backwards" else 1
     built = [taken(device, name, dtype, orders, step, "with" in named) for orders in choices]
     if column == "backwards" and "M" in FORMS[name] and name in ("gbmv", "hbmv", "sbmv", "tbmv", "tbsv"):
-        built = built[1:]  # a band in C order is declined as it is
+        built = built[1:]  # a band in C order is refused unchanged
     if word == "C: copy":
         assert built == [False, True]
     elif word == "copy":
@@ -124,7 +125,7 @@ def test_every_function_with_a_layout_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_matrix_of_one_column_is_a_matrix(device: str, order: Any) -> None:
-    """`b[:, 1:2]` is one as in NumPy, whatever its strides are, and `b[:, 1]` is a vector."""
+    """As in NumPy, `b[:, 1:2]` is a matrix, whatever its strides are, and `b[:, 1]` is a vector."""
     A, b = np.asarray(np.tril(np.arange(16.0).reshape(4, 4) + 1), order=order), np.arange(12.0).reshape(4, 3)
     C, c, solved, y = np.zeros((4, 1), order=order), np.zeros((4, 3)), b.copy(), np.zeros(4)
     with offload_args(A, b, C, c, solved, y, device=device) as (dA, db, dC, dc, d_solved, dy):

@@ -1,4 +1,4 @@
-"""Errors of a vendor's function that `blas` calls say what the caller's operands are called."""
+"""Errors of a vendor's function that `blas` calls name the operands as the caller does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from offload_args import blas, offload_args
 from offload_args.errors import StalePointerError
 
-# By name: the operands, each a matrix by rows, band, packed triangle, vector or number of that letter, by its name.
+# {function: its operands}. An operand is a matrix by rows, a band, a packed triangle, a vector or a number, by its
+# name.
 FORMS = {
     "gemv": "1 A x 0 y",
     "ger": "1 x y A",
@@ -70,7 +71,7 @@ def operands(names: list[str], dtype: type, order: str) -> dict[str, Any]:
 
 
 def named_by(error: BaseException) -> str:
-    """Return what an error of a library names, by its text and the note that says what the caller calls that."""
+    """Return the caller's name of the operand that a library's error names, from the error's note."""
     text = str(error).partition(": ")[2].partition(" ")[0]
     callers = re.findall(rf"its {text} is (\w+)", " ".join(getattr(error, "__notes__", [])))
     return callers[0] if callers else text

@@ -1,4 +1,5 @@
-"""Products of half precision, bfloat16 and int8 matrices: on GPUs with wider results too, refused elsewhere."""
+"""Products of half precision, bfloat16 and int8 matrices. GPUs make them, also with wider results; other devices refuse
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ PAIRS: list[tuple[Any, Any]] = [
 
 
 def small(random: Any, dtype: Any, *shape: int) -> Any:
-    """Whole numbers, whose products all of these dtypes hold."""
+    """Return whole numbers, whose products are exact in all of these dtypes."""
     return random.integers(-2, 3, shape).astype(dtype)
 
 
@@ -32,7 +33,7 @@ def test_narrow_products_agree_with_whole_numbers(device: str, pair: Any, batch:
     narrow, wide = pair
     random = np.random.default_rng(1)
     for a, b, c, trans_a, trans_b in product("CF", "CF", "CF", "NT", "NT"):
-        m, n, k = 8, 4, 12  # int8 needs leading dimensions of whole 4 bytes
+        m, n, k = 8, 4, 12  # int8 needs leading dimensions that are multiples of 4 bytes
         A = small(random, narrow, *batch, *((m, k) if trans_a == "N" else (k, m)))
         B = small(random, narrow, *((k, n) if trans_b == "N" else (n, k)))
         C = small(random, wide, *batch, m, n)
@@ -54,7 +55,7 @@ def test_narrow_products_agree_with_whole_numbers(device: str, pair: Any, batch:
 
 def test_narrow_operands_that_do_not_fit_are_named(device: str) -> None:
     if not device.startswith("cuda"):
-        return  # refused as a whole, above
+        return  # the whole product was refused above
     half, single = np.ones((4, 4), np.float16), np.ones((4, 4), np.float32)
     with offload_args(half, single, np.ones((4, 4)), half + 1, device=device) as (h, s, d, h2):
         with pytest.raises(DTypeError, match=r"^blas\.gemm: C needs float16 or float32, got float64"):

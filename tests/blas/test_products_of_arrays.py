@@ -1,4 +1,4 @@
-"""`blas.gemm` of arrays, with devices: by parts, under the transfers, on several devices, and larger than a device."""
+"""`blas.gemm` of arrays with `devices`: by parts, during transfers, on several devices, and larger than a device."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def on(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have many parts of small products."""
+    """Make the parts so small that small products have many."""
     monkeypatch.setattr(streamed, "_LEAST", 8)
     monkeypatch.setattr(streamed, "_PART", 512)
     monkeypatch.setattr(streamed, "_UNIT", 1)
@@ -118,7 +118,7 @@ def test_all_devices_of_a_list_compute(small_parts: None) -> None:
     devices = [open_or_skip("sim:0"), open_or_skip("sim:1")]
     A, B, C = numbers((400, 30), "float64", "C", 1), numbers((30, 40), "float64", "C", 2), np.empty((400, 40))
     for name in devices:
-        testing.sim_device(delay_us=1000, index=int(name[-1]))  # neither is done before the other one begins
+        testing.sim_device(delay_us=1000, index=int(name[-1]))  # neither device finishes before the other one begins
     before = [Device(name).counters.calls for name in devices]
     blas.gemm(1.0, A, B, 0.0, C, devices=devices)
     after = [Device(name).counters.calls for name in devices]
@@ -202,7 +202,7 @@ def test_wrong_arguments_are_named(on: str) -> None:
 
 
 @pytest.mark.promise("T75")
-# Without an event copies are slower, and nothing fails.
+# Without an event, copies are slower, but nothing fails.
 @pytest.mark.later("in tiles")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("capacity", [0, 64 << 10], ids=["in panels", "in tiles"])
@@ -245,7 +245,7 @@ def test_ctrl_c_ends_after_the_parts_that_are_under_way(small_parts: None) -> No
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
             blas.gemm(1.0, A, B, 0.0, C, devices=["sim:0"])
-            time.sleep(10)  # the interrupt comes here if the product was faster
+            time.sleep(10)  # if the product was faster, the interrupt comes here
     finally:
         testing.sim_device()
     assert any(note.startswith("blas.gemm: done: C[") for note in getattr(caught.value, "__notes__", ()))

@@ -1,11 +1,12 @@
-"""Random calls of levels 1 and 2 beside plain sums in long double: of `blas`, and of the device's own library.
+"""Random calls of `blas`, and of the device's own library, are compared with plain sums in long double.
 
-Each call works on random parts of a few arrays, in one region for many calls. Before it, all that the call may not read
-is set to NaN on the device: other triangles, diagonals of ones, corners of bands, gaps, outputs where beta is 0, and
-all around. After it, all that the call may not write has to have the same bytes. Parts may overlap; then the call has
-to be refused if it writes one of them. `tight` calls get pointers that end with their last element, or one before.
+Each call works on random parts of a few arrays, in one region for many calls. Before the call, all elements that it may
+not read are set to NaN on the device: other triangles, diagonals of ones, corners of bands, gaps, outputs if beta is 0,
+and all surrounding elements. After the call, all elements that it may not write must have the same bytes. Parts may
+overlap; if the call writes one of them, it must be refused. `tight` calls get pointers that end with their last
+element, or one element earlier.
 
-OFFLOAD_ARGS_RANDOM_CALLS: how many calls each slow test makes. OFFLOAD_ARGS_MODEL_SEED: a number, or "random".
+OFFLOAD_ARGS_RANDOM_CALLS is the number of calls of each slow test. OFFLOAD_ARGS_MODEL_SEED is a number, or "random".
 """
 
 from __future__ import annotations
@@ -28,25 +29,26 @@ from offload_args.errors import AliasError, ArgumentError, ExtentError
 CALLS: Final = int(os.environ.get("OFFLOAD_ARGS_RANDOM_CALLS", "500"))
 SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED", "1")
 MOST: Final = 17  # the greatest size
-SIDE: Final = 44  # of the square arrays
-LENGTH: Final = 2000  # of the flat ones
+SIDE: Final = 44  # the side of the square arrays
+LENGTH: Final = 2000  # the length of the flat arrays
 
 
 # -- what a call is ----------------------------------------------------------------------------------------------------
 @dataclass
 class Operand:
-    """An operand: its values as a vector or a whole matrix, and which of them are stored, read and written."""
+    """An operand: its values as a vector or a whole matrix, and masks of the values that are stored, read and
+    written."""
 
     name: str
     values: Array
     form: str = "vector"  # or "full", "band", "packed"
     reads: Any = True
     writes: Any = False
-    counts: Any = False  # its memory has to be there, all the same
+    counts: Any = False  # whether its memory has to exist although it is not read
     below: int = 0  # diagonals of a band
     above: int = 0
-    uplo: str = "U"  # of a packed one
-    # Where it is: the place of each value in a flat array, -1 for those that are not stored.
+    uplo: str = "U"  # the triangle of a packed operand
+    # The place of each value in a flat array, or -1 for a value that is not stored.
     base: int = -1
     places: Array = field(default_factory=lambda: np.zeros(0, int))
     inc: int = 1
@@ -54,7 +56,7 @@ class Operand:
     first: int = 0
 
     def stored(self) -> Array:
-        """Return which values the layout has at all."""
+        """Return a mask of the values that the layout stores."""
         if self.form == "vector" or self.form == "full":
             return np.ones(self.values.shape, bool)
         if self.form == "packed":
@@ -66,7 +68,7 @@ class Operand:
         return np.broadcast_to(which, self.values.shape) & self.stored()
 
     def touched(self) -> Array:
-        """Return the places of what the call reads or writes."""
+        """Return the places that the call reads or writes."""
         return self.places[self.mask(self.reads) | self.mask(self.writes)]
 
     def needed(self) -> Array:
@@ -76,10 +78,11 @@ class Operand:
 
 @dataclass
 class Call:
-    """One call: its operands, and what becomes of them.
+    """One call: its operands, and their values afterwards.
 
-    compute: from the values of all operands, as wide numbers or as magnitudes, the new ones of those that are written,
-    or a result. arguments: names of operands, letters of options, and numbers, in the vendor's order and in blas's.
+    compute: takes the values of all operands, as wide numbers or as magnitudes, and returns the new values of
+    written operands, or a result. arguments: names of operands, letters of options, numbers, in the order of the vendor
+    and in that of blas.
     """
 
     name: str
@@ -89,12 +92,12 @@ class Call:
     portable: list[Any]
     options: dict[str, Any]
     terms: int
-    solves: bool = False  # compute gives the old values from the new ones
+    solves: bool = False  # whether compute returns the old values for the new ones
     result: str = ""
-    in_place: bool = False  # an operand may be exactly the other one
-    steps: bool = False  # of vectors, whose increments may be 0
+    in_place: bool = False  # whether an operand may be exactly the other operand
+    steps: bool = False  # whether it is a routine of vectors, whose increments may be 0
     numbers: dict[str, Any] = field(default_factory=dict)  # alpha, beta and others by name
-    conjugates: bool = False  # with a matrix in C order blas may have to decline a backwards vector
+    conjugates: bool = False  # with a matrix in C order, blas may have to refuse a backwards vector
 
 
 class Maker:
@@ -133,7 +136,7 @@ class Maker:
 
 
 def products(make: Maker) -> Call | None:
-    """y = alpha A x + beta y, of general, symmetric and Hermitian matrices in every form."""
+    """Make y = alpha A x + beta y, for general, symmetric and Hermitian matrices in every form."""
     name = make.random.choice("gemv gbmv symv hemv sbmv hbmv spmv hpmv".split())
     if make.complex and name in ("sbmv", "spmv"):
         return None
@@ -171,7 +174,7 @@ def products(make: Maker) -> Call | None:
 
 
 def triangulars(make: Maker) -> Call:
-    """x = op(A) x, and its solution, of triangular matrices in every form."""
+    """Make x = op(A) x, or its solution, for triangular matrices in every form."""
     name = make.random.choice("trmv trsv tbmv tbsv tpmv tpsv".split())
     n, uplo, trans, diag, k = make.size(), make.pick("UL"), make.pick("NTC"), make.pick("NU"), make.random.randrange(6)
     values = make.values(n, n) / max(n, 1)
@@ -180,7 +183,7 @@ def triangulars(make: Maker) -> Call:
     A = Operand("A", values, {"b": "band", "p": "packed"}.get(name[1], "full"), uplo=uplo)
     A.below, A.above = (0, k) if uplo == "U" else (k, 0)
     A.reads = ref.in_triangle(n, uplo) & ~(np.eye(n, dtype=bool) & (diag == "U"))
-    A.counts = n == 1 or (A.form == "band" and k == 0)  # a triangle that is all diagonal, even of ones
+    A.counts = n == 1 or (A.form == "band" and k == 0)  # a triangle that consists of its diagonal, even of ones
     stored = A.stored()
     x = make.vector("x", n, writes=True)
 
@@ -196,7 +199,7 @@ def triangulars(make: Maker) -> Call:
 
 
 def updates(make: Maker) -> Call | None:
-    """A += alpha x y^T and its like, of general, symmetric and Hermitian matrices, full and packed."""
+    """Make A += alpha x y^T or a similar update, for general, symmetric and Hermitian matrices, full and packed."""
     name = make.random.choice("ger gerc syr her syr2 her2 spr hpr spr2 hpr2".split())
     if make.complex and name in ("spr", "spr2"):
         return None
@@ -228,7 +231,8 @@ def updates(make: Maker) -> Call | None:
 
 
 def matrices(make: Maker) -> Call:
-    """Level 3: C = alpha A B + beta C and its like, of general, symmetric, Hermitian and triangular matrices."""
+    """Make a call of level 3, such as C = alpha A B + beta C, for general, symmetric, Hermitian and triangular
+    matrices."""
     name = make.random.choice("gemm symm hemm trmm trsm syrk herk syr2k her2k".split())
     m, n, k, uplo, side, diag = make.size(), make.size(), make.size(), make.pick("UL"), make.pick("LR"), make.pick("NU")
     hermitian, kind = name.startswith("he"), name[2:4]
@@ -294,7 +298,7 @@ def matrices(make: Maker) -> Call:
 
 
 def steps(make: Maker) -> Call | None:
-    """Routines of two vectors that write: they go element by element, so that an increment may be 0."""
+    """Make a routine that writes one of two vectors; it works element by element, so that an increment may be 0."""
     name = make.random.choice("copy swap axpy scal rot rotm".split())
     if make.complex and name == "rotm":
         return None
@@ -313,7 +317,7 @@ def steps(make: Maker) -> Call | None:
 
 
 def sums(make: Maker) -> Call | None:
-    """Routines of vectors with a sum as their result."""
+    """Make a routine of vectors whose result is a sum."""
     name = make.random.choice("dot dotu dotc asum nrm2".split())
     if make.complex and name == "dot":
         return None
@@ -336,7 +340,7 @@ def extremes(make: Maker) -> Call:
     name = make.random.choice(["iamax", "iamin"])
     n = make.size()
     x = make.vector("x", n)
-    if n > 2 and make.random.random() < 0.5:  # the first of several
+    if n > 2 and make.random.random() < 0.5:  # the first of several equal elements has to be found
         x.values[[n // 2, n - 1]] = 4 if name == "iamax" else 0
     find = np.argmax if name == "iamax" else np.argmin
     return Call(name, [x], lambda x: find(ref.size1(x)) if x.size else 0, [n, "x"], ["x"], {}, 1, result="index")
@@ -345,7 +349,8 @@ def extremes(make: Maker) -> Call:
 # -- where its operands are --------------------------------------------------------------------------------------------
 @dataclass
 class Run:
-    """The arrays of one region, by number: two flat ones, and squares in C and in Fortran order; and their pointers."""
+    """The arrays of one region, by number, and their pointers: two flat arrays, and square ones in C and in Fortran
+    order."""
 
     make: Maker
     vendor: Vendor
@@ -404,7 +409,7 @@ class Run:
         return pointer[key]
 
     def packed(self, operand: Operand, array: Array, order: str) -> Array:
-        """Return the places of a triangle's elements, from those that it has in its order."""
+        """Return the places of a triangle's elements, from their places in the triangle's order."""
         n = len(operand.values)
         places = np.full((n, n), -1)
         inside = ref.in_triangle(n, operand.uplo)
@@ -441,19 +446,20 @@ class Run:
         operand.first = choose.randrange(min(LENGTH - most, 3 * MOST) + 1)
         operand.places = np.where(
             places < 0, -1, places + operand.first
-        )  # some may be behind the end: none is touched there
+        )  # some places may be past the end, but none of these is touched
         return self.pointers[operand.base][operand.first : operand.first + most]
 
     # -- the call
     def prepare(self, call: Call) -> list[Array]:
-        """Fill the device's arrays with NaN but where the call reads; return what each array is then."""
+        """Fill the device's arrays with NaN except at the places that the call reads; return the contents of each
+        array."""
         filled = [np.full(array.size, np.nan, array.dtype) for array in self.arrays]
         for operand in call.operands:
             reads = operand.mask(operand.reads)
             filled[operand.base][operand.places[reads]] = operand.values[reads]
         for array, pointer, flat in zip(self.arrays, self.pointers, filled, strict=True):
             pointer.assign(flat.reshape(array.shape, order="F" if array.flags.f_contiguous else "C"))
-        for operand in call.operands:  # several may read one place
+        for operand in call.operands:  # several operands may read one place
             stored = operand.mask(operand.reads) | operand.mask(operand.writes)
             operand.values = operand.values.copy()
             operand.values[stored] = filled[operand.base][operand.places[stored]]
@@ -464,7 +470,7 @@ class Run:
         return [pointer.to_host().ravel(order=order) for pointer, order in zip(self.pointers, orders, strict=True)]
 
     def overlaps(self, call: Call) -> tuple[bool, bool]:
-        """Return whether a written operand has elements of another one; and whether that is allowed."""
+        """Return whether a written operand has elements of another operand, and whether this is allowed."""
         both = False
         for i, operand in enumerate(call.operands):
             for other in call.operands[:i]:
@@ -479,7 +485,7 @@ class Run:
 
 
 def scalar(run: Run, call: Call, name: str) -> Any:
-    """Return alpha or beta as it is passed: a number, or a 0-d pointer."""
+    """Return alpha or beta in the form for the call: a number, or a 0-d pointer."""
     value = call.numbers[name]
     if run.make.random.random() < 0.75 or name not in ("alpha", "beta") or isinstance(value, str):
         return value
@@ -490,7 +496,7 @@ def scalar(run: Run, call: Call, name: str) -> Any:
 
 
 def rounded(run: Run, call: Call) -> None:
-    """Round alpha and beta to the dtype, as a device scalar is."""
+    """Round alpha and beta to the dtype, as device scalars are rounded."""
     for name in ("alpha", "beta"):
         if name in call.numbers:
             value = run.make.dtype.type(call.numbers[name])
@@ -526,7 +532,7 @@ def stepwise(call: Call, arrays: list[Array], magnitude: bool) -> list[Array]:
 
 
 def verify(run: Run, call: Call, before: list[Array], result: Any, case: str) -> None:
-    """Compare what the call did with plain sums, and all other bytes with what they were."""
+    """Compare the results of the call with plain sums, and all other bytes with their values before."""
     after = run.now()
     wides = [ref.wide(np.nan_to_num(operand.values)) for operand in call.operands]
     arguments = [call.numbers[name] for name in ("alpha", "beta") if name in call.numbers and name in call.vendor]
@@ -565,7 +571,7 @@ def verify(run: Run, call: Call, before: list[Array], result: Any, case: str) ->
 
 
 def attempt(run: Run, call: Call, function: Callable[[], Any], case: str, short: bool = False) -> None:
-    """Make the call where it has to be made, and see it refused where it has to be refused."""
+    """Make the call if it has to succeed; if it has to be refused, check that it is."""
     overlap, allowed = run.overlaps(call)
     before = run.prepare(call)
     try:
@@ -626,7 +632,7 @@ def name_of(call: Call, letter: str) -> str:
 
 
 def vendors(run: Run, call: Call, case: Callable[[], str]) -> None:
-    """Make a call of the library, with pointers that end with the last element that it touches, or one before."""
+    """Make a call of the library, with pointers that end with the last touched element, or one element earlier."""
     vendor, choose = run.vendor, run.make.random
     function = getattr(vendor.module, name_of(call, run.make.letter), None)
     if function is None:
@@ -662,7 +668,7 @@ def vendors(run: Run, call: Call, case: Callable[[], str]) -> None:
         else:
             arguments.append(scalar(run, call, argument))
 
-    if call.name == "trmm" and vendor.is_cublas:  # its result is an operand of its own, or B
+    if call.name == "trmm" and vendor.is_cublas:  # its result is a separate operand, or B
         arguments += arguments[-2:]
 
     def called() -> Any:
@@ -746,7 +752,7 @@ def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, cal
             assert np.isnan(np.delete(after, [i, j, k, m, *range(35, 40)])).all()
             if after[35] == -2:
                 continue
-            # what H leaves unsaid is as it was
+            # elements that H implies are unchanged
             H = ref.rotm_matrix(ref.wide(np.where(np.isnan(after[35:]), 0, after[35:])))
             new = H @ ref.wide([x1, y1])
             size = abs(H) @ abs(ref.wide([x1, y1]))

@@ -231,7 +231,7 @@ def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
 
 
 def square(name: str) -> tuple[Call, int]:
-    """A function as a call of its operands alone, and how many it has."""
+    """Return a function as a call that takes only its operands, and the number of operands."""
     calls: dict[str, tuple[Any, int]] = {
         "axpy": (lambda x, y: blas.axpy(1, x, y), 2),
         "scal": (lambda x: blas.scal(1, x), 1),
@@ -271,7 +271,7 @@ def square(name: str) -> tuple[Call, int]:
     return calls.get(name, (function, 2 if two else 1))
 
 
-# The operands that are matrices ("A"), batches ("B") and 0-d ("0") of the functions that have other ones than vectors.
+# {function with other operands than vectors: its matrices ("A"), batches ("B") and 0-d operands ("0")}.
 MATRICES_OF = {
     **dict.fromkeys("gemv symv hemv trmv trsv gbmv sbmv hbmv tbmv tbsv".split(), "A"),
     **dict.fromkeys("ger gerc syr2 her2".split(), "..A"),
@@ -297,7 +297,7 @@ def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str,
     right = [np.ones(shape) for shape in shapes]
     for at, dtype in product(range(count), wrong):
         if dtype == np.float32 and count == 1:
-            continue  # that it takes
+            continue  # the function takes this dtype
         arrays = [array.astype(dtype) if i == at else array for i, array in enumerate(right)]
         with (
             offload_args(*arrays, device=device) as pointers,

@@ -1,4 +1,4 @@
-"""Rotations of any numbers: every call ends, and where the library's own function ends, the numbers are its own."""
+"""Rotations of any numbers: every call ends, and if the library's own function ends, the results are the same."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from offload_args import blas, cblas, offload_args
 
-# Sizes about which products and weights over- and underflow in either precision, and what is no number.
+# Sizes near which products and weights overflow or underflow in either precision, infinities and NaN.
 SIZES = [0.0, 1.0, 1.4, 5e-324, 1e-300, 1e-160, 1e-45, 1e-20, 2.0**-24, 5.9604645e-8, 2.0**24, 1e20, 3e38, 1e160, 1e308]
 NUMBERS = [*SIZES, *(-size for size in SIZES), -0.5e308, np.inf, -np.inf, np.nan]
-# Of OpenBLAS's own function none of these ends.
+# For these numbers, OpenBLAS's own function does not end.
 ENDLESS = [
     (np.inf, 1.0, 1.0, 1.0),
     (1.0, np.inf, 1.0, 1.0),
@@ -27,7 +27,8 @@ ENDLESS = [
 
 
 def count_calls(letter: str) -> int:
-    """Call rotmg with numbers chosen at random and rotg with all pairs of them; return how many calls ended."""
+    """Call rotmg with random choices of these numbers, and rotg with all pairs; return the number of calls that
+    ended."""
     count, real = 0, np.float32 if letter in "sc" else np.float64
     random = np.random.default_rng(5)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -51,7 +52,7 @@ def count_calls(letter: str) -> int:
 @pytest.mark.later
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_any_numbers_end(letter: str) -> None:
-    """T62. In a process of its own, which is ended if one does not."""
+    """T62. The calls run in a separate process, which is killed if a call does not end."""
     code = f"import sys; sys.path.insert(0, {__file__.rsplit('/', 1)[0]!r}); import test_rotations as tests; "
     code += f"print(tests.count_calls({letter!r}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
@@ -62,19 +63,19 @@ def test_rotations_of_any_numbers_end(letter: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("place", ["host", "sim"])
 def test_rotmg_leaves_infinite_weights(place: str, dtype: type) -> None:
-    """T62. An infinite weight is not scaled; where rounding alone makes no rotation, all is 0."""
+    """T62. An infinite weight is not scaled; if only rounding prevents a rotation, all results are 0."""
     check_infinite_weights(place, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rotmg_of_amd_leaves_infinite_weights(hip: str, dtype: type) -> None:
-    """T62, T63. The same arithmetic."""
+    """T62, T63. The results are the same."""
     check_infinite_weights(hip, dtype)
 
 
 def check_infinite_weights(device: str, dtype: type) -> None:
     largest = float(np.finfo(dtype).max)
-    rounded = (1, -9 / 169, 3, 13) if dtype is np.float32 else (1, -1 / 9, 5, 15)  # 1 + h12 h21 is 0, as it is rounded
+    rounded = (1, -9 / 169, 3, 13) if dtype is np.float32 else (1, -1 / 9, 5, 15)  # 1 + h12 h21 is rounded to 0
     for numbers, weights, x, flag in [
         ((np.inf, 1, 1, 1), (np.inf, 1), 1, 0),
         ((1, np.inf, 1, 2), (np.inf, 1), 2, 1),
@@ -93,7 +94,7 @@ def check_infinite_weights(device: str, dtype: type) -> None:
 @pytest.mark.later
 @pytest.mark.parametrize("letter", "sd")
 def test_rotmg_is_the_librarys_where_that_ends(letter: str) -> None:
-    """T62. Bit for bit: numbers of usual sizes, with signs, and some that need scaling."""
+    """T62. The results are equal bit for bit, for numbers of usual sizes with signs, and for some that need scaling."""
     raw: Any = cblas.raw
     function = getattr(raw, f"cblas_{letter}rotmg")
     real, place = (np.float32, "float *") if letter == "s" else (np.float64, "double *")

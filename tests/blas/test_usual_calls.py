@@ -1,4 +1,4 @@
-"""The functions of `blas`, whose usual calls are made in C and all others in Python."""
+"""The functions of `blas`: usual calls are made in C, and all other calls in Python."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_usual_call_runs_no_code_in_python(device: str, function: Any, columns
     A, B, C = operands(function)
     A, C = by_columns(A) if "A" in columns else A, by_columns(C) if "C" in columns else C
     option = "trans" if function is blas.gemv else "trans_a"
-    # CBLAS has no call of a batch; what stands for it is in Python.
+    # CBLAS has no call for a batch; its replacement is in Python.
     expected = [] if function is not blas.gemm_strided_batched or Device(device).is_gpu else ["call"]
     with offload_args(A, B, C, device=device) as (dA, dB, dC):
         function(1.0, dA, dB, 0.0, dC)
@@ -84,7 +84,7 @@ def test_a_usual_call_of_every_function_runs_no_code_in_python(device: str, name
         function(*arguments, **options)
         results = called_in_python(lambda: function(*arguments, **options))
     if name in ("geam", "dgmm") and not gpu:
-        assert results[0] == "call"  # CBLAS has none; they are made of others in Python
+        assert results[0] == "call"  # CBLAS lacks them; they are made from other functions in Python
     else:
         assert not results
 
@@ -99,7 +99,7 @@ def test_a_usual_call_with_lists_of_matrices_runs_no_code_in_python(device: str,
         arguments = (2.0, *lists[:2], 0.0, *lists[2:])[: 5 if name == "gemm_batched" else 3]
         function(*arguments)
         actual = called_in_python(lambda: function(*arguments))
-    # CBLAS has no call of a batch; what stands for it is in Python.
+    # CBLAS has no call for a batch; its replacement is in Python.
     assert actual == ([] if Device(device).is_gpu else ["call"])
     np.testing.assert_array_equal(arrays[-1], (2 if name == "gemm_batched" else 4) * np.eye(4))
 

@@ -26,13 +26,14 @@ def test_the_c_tests_give_wrong_arguments_to_every_public_function() -> None:
 
 @pytest.mark.promise("T74")
 def test_the_c_tests_call_every_function_twice_with_what_has_ended() -> None:
-    """T74: `csrc/tests/test_twice.c` has each function that takes a handle; `test_object.c` those of objects."""
+    """T74: `csrc/tests/test_twice.c` calls each function that takes a handle, and `test_object.c` each function of
+    objects."""
     include = ROOT / "csrc" / "include" / "offload_args"
     headers = "".join((include / name).read_text() for name in ("core.h", "shim.h", "launch.h"))
     handles = r"(?:oa_any|oa_region|oa_writing|oa_object|oa_module|oa_kernel|oa_call|void) \*\w+"
     declared = re.findall(rf"^int (oa_\w+)\((?:int \w+, )?(?:const )?{handles}[,)]", headers, re.MULTILINE)
     tests = "".join((ROOT / "csrc" / "tests" / name).read_text() for name in ("test_twice.c", "test_object.c"))
-    trusted = {"oa_is_host_zero", "oa_is_present", "oa_owner_gone", "oa_owner_kept"}  # any address is an argument
+    trusted = {"oa_is_host_zero", "oa_is_present", "oa_owner_gone", "oa_owner_kept"}  # these functions take any address
     assert {"oa_update_end", "oa_end", "oa_pinned_free", "oa_kernel_launch", "oa_region_wait"} <= set(declared)
     assert [name for name in declared if name not in trusted and not re.search(rf"\b{name}\(", tests)] == []
 

@@ -1,4 +1,4 @@
-"""The C library as it is installed: its names and exports, and how build systems and programs without Python use it."""
+"""The installed C library: its names and exports, and its use by build systems and by programs without Python."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from offload_args.embedding import cflags, get_pkg_config_dir, libs
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 EIGENVALUE = "4.615471737948\n"
-NUMBER = __version__.partition(".dev")[0]  # C has the number alone, without the commit
+NUMBER = __version__.partition(".dev")[0]  # C has only the number, without the commit
 VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reversed(NUMBER.split("."))))
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def run(*command: object, folder: Path | None = None, status: int = 0, timeout: float = 300, **environment: str) -> str:
-    """Run a command with little of this environment, and return what it printed: the errors if it fails as it must."""
+    """Run a command with little of this environment, and return its output, or, if it has to fail, its errors."""
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     ran = subprocess.run(
         [str(argument) for argument in command],
@@ -39,7 +39,7 @@ def run(*command: object, folder: Path | None = None, status: int = 0, timeout: 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C example, linked as `config` says."""
+    """The C example, linked with the options of `config`."""
     path = tmp_path_factory.mktemp("program") / "power"
     options = run(sys.executable, "-m", "offload_args", "config", "--cflags", "--libs").split()
     run("gcc", "-Wall", "-Wextra", "-Werror", "-o", path, EXAMPLES / "c_cmake" / "power.c", *options, "-lm")
@@ -103,7 +103,7 @@ def test_the_library_alone_names_every_place_where_it_looked_for_a_blas(program:
     run("gcc", "-o", tmp_path / "open", source, *cflags(), library, f"-Wl,-rpath,{tmp_path}")
     said = run(tmp_path / "open")
     assert "libopenblas.so.0" in said or said.startswith("lib")
-    assert "/offload_args" not in said  # nothing is beside it
+    assert "/offload_args" not in said  # no file of the package is next to it
 
 
 def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path
     (library,) = prefix.rglob("liboffload_args.so.*")
     link = library.with_name("liboffload_args.so")
     assert link.is_symlink() and os.readlink(link) == library.name
-    program = "import ctypes; print(ctypes.CDLL('liboffload_args.so').oa_version())"  # as dlopen finds it
+    program = "import ctypes; print(ctypes.CDLL('liboffload_args.so').oa_version())"  # dlopen searches for this name
     assert run(sys.executable, "-c", program, LD_LIBRARY_PATH=str(library.parent)) == f"{VERSION_NUMBER}\n"
     tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
     run(CMAKE, "-S", tree / "c_cmake", "-B", tree / "c_cmake", f"-DCMAKE_PREFIX_PATH={prefix}")

@@ -1,7 +1,7 @@
-"""The structs and constants of the C API are where programs that were compiled earlier look for them.
+"""The structs and constants of the C API have the layouts that programs compiled earlier expect.
 
-layouts.txt has them as they are in the minor version that it names. After a step of the version,
-`python tests/c_api/test_layouts.py` writes it anew.
+layouts.txt has the layouts of the minor version that it names. After a change of the version, `python
+tests/c_api/test_layouts.py` writes it anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 RECORD = Path(__file__).with_name("layouts.txt")
-HEADERS = ("core.h", "launch.h", "python.h")  # what is built with the other headers is for one minor version
+HEADERS = ("core.h", "launch.h", "python.h")  # programs that use the other headers are for one minor version
 LISTS = (("dtypes", "OA_DTYPE", ""), ("statuses", "OA_STATUS", ""), ("trace_kinds", "OA_TRACE_KIND", "TRACE_"))
 
 

@@ -63,7 +63,7 @@ def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
     short = info().splitlines()
     assert max(map(len, short)) <= 130
     things = ["devices", "absent", "libraries", "compilers"]
-    # The package, Python, the simulated device, and how to get more, are a line each.
+    # There is one line each for the package, Python, the simulated device, and the hint at further facts.
     assert len(short) == sum(len(results[thing]) for thing in things) + 4
     assert short[1].startswith(
         f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}"

@@ -81,7 +81,7 @@ def test_the_advice_says_when_a_device_pays() -> None:
     assert plan.advice(numpy, estimate("d", 0.1, free=99)).startswith(
         "d: the arrays do not fit: they need 100 bytes, and 99"
     )
-    assert plan.advice(numpy, estimate("host", 0.1)).startswith("host: does not pay: ")  # however noisy the times were
+    assert plan.advice(numpy, estimate("host", 0.1)).startswith("host: does not pay: ")  # despite noise
 
 
 @pytest.mark.parametrize("arguments", [["0", "1", "1"], ["-1", "1", "1"], ["1", "1", str(2**31)], ["1", "x", "1"],
@@ -119,7 +119,7 @@ def test_a_device_without_memory_for_what_is_measured_is_said_and_the_others_are
 def test_one_slow_measurement_on_a_busy_machine_is_not_what_a_product_is_extrapolated_from() -> None:
     def measure(shape: plan.Shape, dtype: np.dtype[Any]) -> float:
         work = float(np.prod(shape))
-        return work * (1e-9 if work < 3e7 else 1e-7)  # the second one waited for other programs
+        return work * (1e-9 if work < 3e7 else 1e-7)  # the second measurement waited for other programs
 
     estimate = plan.Estimate("host", "", 0, 0)
     plan._grow(estimate, (20_000, 20_000, 20_000), np.dtype(np.float32), measure)

@@ -12,7 +12,7 @@ from offload_args.selftest import behaviour
 
 
 def few(device: Device) -> Any:
-    """A check of each kind, of which nothing takes long."""
+    """Yield a check of each kind; none takes long."""
     yield from list(behaviour.transfers(device))[:5]
     yield from behaviour.errors(device)
     yield from list(selftest.routines.checks(device))[::50]

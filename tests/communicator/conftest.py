@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that no other process gets while this one keeps it: rank 0 may listen there all the same."""
+    """A port that no other process gets while this process holds it; rank 0 may listen at it even so."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The programs of examples/many find their results right for one rank, threads, mpirun and a launcher's variables."""
+"""The programs of examples/many compute right results with one rank, threads, mpirun and a launcher's variables."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ Communicator.run(main, timeout=100)
     assert all(status == 1 for status, _, _ in results)
     assert "KeyError: 'mine'" in results[1][2]
     for rank in (0, 2):
-        assert "CommunicatorError: Communicator." in results[rank][2]  # of barrier, or while the ranks still met
+        assert "CommunicatorError: Communicator." in results[rank][2]  # in barrier, or in the ranks' meeting
         assert "rank 1 raised KeyError" in results[rank][2]
 
 
@@ -140,7 +140,7 @@ except CommunicatorError as error:
 
 @pytest.mark.later
 def test_join_by_an_exchange_of_ones_own(tmp_path: Path) -> None:
-    """Files carry the bytes: each rank writes its own, and waits for the others'."""
+    """Files carry the bytes: each rank writes its own file, and waits for the other ranks' files."""
     code = (
         COLLECTIVES
         + f"""

@@ -29,7 +29,7 @@ from offload_args.errors import (
 )
 
 COMBINE = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
-LARGE = 5003  # elements: of float64, more than is combined in one exchange; no multiple of the ranks
+LARGE = 5003  # elements of float64: too many for one exchange, and no multiple of the number of ranks
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -225,7 +225,7 @@ def test_results_are_not_copied_up(on: str) -> None:
 
     before = Device(on).counters.bytes_up
     all_right(on_ranks(main, [on] * 2))
-    results = 2 * 3 * LARGE * 8  # of two ranks, as they reach the device
+    results = 2 * 3 * LARGE * 8  # the bytes of the results of two ranks that reach the device
     assert Device(on).counters.bytes_up - before == results
 
 
@@ -250,7 +250,7 @@ def test_split(on: str) -> None:
 
 
 def failing(communicator: Communicator, other: int) -> object:
-    """Reduce an array, and raise on the other rank; return the error and the array."""
+    """Reduce an array, and raise an exception on the other rank; return the error and the array."""
     x = np.ones(3)
     if communicator.rank == other:
         raise KeyError
@@ -397,7 +397,7 @@ def test_reading_an_out_before_it_was_written(on: str) -> None:
 def test_a_rank_that_is_lost_while_the_others_meet_is_named_by_all_of_them() -> None:
     links = MemoryLink.make(3)
     links[1].give_up((1,), "rank 1 raised KeyError")
-    for rank in (0, 2):  # rank 2 looks at rank 0 first, which has left because of rank 1
+    for rank in (0, 2):  # rank 2 checks rank 0 first, which has left because of rank 1
         with pytest.raises(LostRanksError, match="^rank 1 raised KeyError$") as lost:
             _joined("Communicator.join", links[rank], Device("host"), time.monotonic() + 60)
         assert lost.value.ranks == (1,)

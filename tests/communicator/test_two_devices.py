@@ -1,6 +1,6 @@
 """Two devices at once: every method, also in place, conjugate gradients, products by parts, and a rank that is killed.
 
-A machine with two GPUs runs them there: OFFLOAD_ARGS_REQUIRE=cuda,cuda:1. Elsewhere two devices of the CPU take part.
+With OFFLOAD_ARGS_REQUIRE=cuda,cuda:1, they run on two GPUs. On other machines, two devices of the CPU are used.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from offload_args import Communicator, Device, In, blas, offload_args
 
 PAIRS = [("host", "sim:0"), ("cuda:0", "cuda:1"), ("hip:0", "hip:1")]
 TYPES = ("float16", "float32", "float64", "int32", "int64")
-SIZE = 4098  # a multiple of the ranks, and of no power of two
+SIZE = 4098  # a multiple of the number of ranks, but of no higher power of two
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """The names of two devices that are here."""
+    """The names of two devices of this machine."""
     first, second = request.param
     return open_or_skip(first), open_or_skip(second)
 

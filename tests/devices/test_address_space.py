@@ -1,4 +1,4 @@
-"""Limits of address space, such as `ulimit -v` and those of batch systems."""
+"""Limits of the address space, such as `ulimit -v` and the limits of batch systems."""
 
 from __future__ import annotations
 

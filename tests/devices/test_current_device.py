@@ -1,4 +1,4 @@
-"""Whatever device is current for the caller stays so, and the region's own device does the work."""
+"""The caller's current device stays current, and the region's own device does the work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAGES = ("enter", "body", "exit", "gc")
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """Two GPUs that are here."""
+    """Two GPUs of this machine."""
     first, second = request.param
     return open_or_skip(first), open_or_skip(second)
 

@@ -1,4 +1,4 @@
-"""Devices: their names, their figures, and how they show themselves."""
+"""Devices: their names, their figures, and their repr."""
 
 from __future__ import annotations
 

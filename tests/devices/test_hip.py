@@ -1,4 +1,4 @@
-"""AMD's runtime as it is found, and as it fails. No AMD device has run these tests."""
+"""AMD's runtime: how it is found, and how it fails. No AMD device has run these tests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def library(path: Path, *options: str) -> None:
 
 
 @pytest.mark.later
-@pytest.mark.parametrize("tree", ["lib", "core-10.2/lib"])  # of old and of new releases
+@pytest.mark.parametrize("tree", ["lib", "core-10.2/lib"])  # the folders of old and of new releases
 def test_a_runtime_that_needs_a_missing_library_is_named_with_it(tmp_path: Path, tree: str) -> None:
     folder = tmp_path / tree
     folder.mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_runtime_that_needs_a_missing_library_is_named_with_it(tmp_path: Path,
 
 
 def is_the_double(hip: str) -> bool:
-    """Whether HIP's runtime is the double, which can be told to fail; AMD's own can't."""
+    """Return whether HIP's runtime is the double, which can be made to fail, unlike AMD's own runtime."""
     with offload_args(np.ones(1), device=hip):  # HIP is loaded
         return hasattr(runtime(), "hipDoubleFail")
 
@@ -91,7 +91,7 @@ def runtime() -> ctypes.CDLL:
 
 
 @pytest.mark.promise("T49")
-@pytest.mark.parametrize("pools", ["0", "1"])  # which release 5 has if the environment says so
+@pytest.mark.parametrize("pools", ["0", "1"])  # release 5 has pools if the environment sets this
 def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: str, pools: str) -> None:
     said = printed(TOO_MUCH.replace("hip:0", hip), HIP_DOUBLE_VERSION="5", HIP_MEM_POOL_SUPPORT=pools)
     assert f"{hip}: out of device memory: 8388608.00 GiB requested" in said
@@ -100,7 +100,7 @@ def test_an_allocation_that_succeeds_with_a_null_pointer_is_out_of_memory(hip: s
 
 def test_a_device_whose_memory_is_not_known_works(hip: str, tmp_path: Path) -> None:
     if not is_the_double(hip):
-        return  # AMD's own runtime knows it
+        return  # AMD's own runtime has it
     said = printed(NOTHING_SAID.replace("hip:0", hip), HIP_DOUBLE_MEMORY="0")
     assert said.startswith("Memory(free=0, total=0) 3000.0")
     assert f"{hip}: out of device memory: 8388608.00 GiB requested" in said
@@ -118,7 +118,7 @@ def test_a_failure_that_is_reported_here_is_not_left_for_the_programs_own_checks
     assert runtime().hipGetLastError() == 0
 
 
-@pytest.mark.parametrize("size", [100, 1 << 16, 1 << 21])  # packed, alone, in chunks
+@pytest.mark.parametrize("size", [100, 1 << 16, 1 << 21])  # packed, with a separate copy, in chunks
 @pytest.mark.parametrize("part", ["first half", "last half", "middle", "both halves apart"])
 def test_arrays_of_which_the_program_registered_a_part_come_and_go_whole(hip: str, part: str, size: int) -> None:
     page = 4096
@@ -162,7 +162,7 @@ warnings.simplefilter("ignore", PerformanceWarning)
 
 
 def on_the_double(hip: str, code: str, **environment: str) -> str:
-    """Run code with the double's functions; nothing is said of AMD's own runtime."""
+    """Run code with the double's functions; this does not test AMD's own runtime."""
     return printed(ON_THE_DOUBLE + code, HIP=hip, **environment) if is_the_double(hip) else ""
 
 
@@ -231,7 +231,7 @@ RELEASES = pytest.mark.parametrize("release", ["5", "6", "7"])
 
 @RELEASES
 def test_a_stream_that_was_destroyed_is_an_error_and_the_device_lives(hip: str, release: str) -> None:
-    """T64. HIP 7 would use the stream's freed memory: the double ends the process there."""
+    """T64. HIP 7 would use the stream's freed memory; in this case, the double ends the process."""
     code = f"""{STREAM}
 x, stream = np.ones(4), ctypes.c_void_p()
 with offload_args(x, device=hip) as (dx,):  # it makes streams now, and none at the destroyed one's address
@@ -257,7 +257,7 @@ print(x)
 
 @RELEASES
 def test_a_stream_that_is_destroyed_after_its_calls_is_not_asked_again(hip: str, release: str) -> None:
-    """T64. The region waits for what was done in the stream, though not for the stream."""
+    """T64. The region waits for the work of the stream, but not for the stream itself."""
     code = f"""{STREAM}
 x, y, stream = np.ones(4), np.ones(300_000), ctypes.c_void_p()
 Device(hip.name)
@@ -291,7 +291,7 @@ USES_AFTER_A_RESET = {
 @RELEASES
 @pytest.mark.parametrize("use", USES_AFTER_A_RESET)
 def test_after_a_reset_every_use_is_an_error_that_names_it(hip: str, release: str, use: str) -> None:
-    """T64. Streams, events and pools are gone: HIP 7 would use their freed memory."""
+    """T64. Streams, events and pools no longer exist, and HIP 7 would use their freed memory."""
     code = f"""
 x = np.ones(4)
 region = offload_args(x, device=hip)
@@ -363,7 +363,7 @@ except DeviceLostError as error:
 
 def test_a_host_dereference_of_device_memory_ends_the_process(hip: str) -> None:
     if not is_the_double(hip):
-        return  # the host may reach memory of a device of AMD's
+        return  # the host may access memory of an AMD device
     code = (
         ON_THE_DOUBLE
         + """

@@ -124,7 +124,7 @@ def test_every_device_gives_the_numbers_when_memory_runs_out(device: str) -> Non
 
 
 def test_memory_that_was_refused_is_not_in_the_peak(device: str) -> None:
-    """A request that no limit forbids, but no device has room for."""
+    """No limit forbids the request, but no device has room for it."""
     with pytest.raises(DeviceMemoryError, match="out of device memory"):
         offload_args(Scratch((1 << 57,), np.uint8), device=device).__enter__()
     with offload_args(np.ones(8), device=device):
@@ -158,7 +158,7 @@ def abandon_what(make):
 def used_in_a_cycle(device: str, code: str, **limits: str) -> list[str]:
     """Return the output of a script that leaves memory in a reference cycle, and then needs that memory.
 
-    Each region that is collected gives one warning, and stderr has nothing else.
+    Each collected region gives one warning, and stderr has no other text.
     """
     use = python(CYCLE.format(device=device) + code, **limits)
     assert (use.returncode, use.stderr) == (0, "DiscardedWarning\n" * code.count("abandon(")), use
@@ -274,7 +274,7 @@ except OffloadError as error:
 def test_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
     use = python(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)
     if limit == "0.01%" and not use.stdout.startswith("DeviceMemoryError"):
-        assert Device(device).memory.total // 10_000 >= 2 << 20  # that much is allowed here
+        assert Device(device).memory.total // 10_000 >= 2 << 20  # this much may be missing
     else:
         assert use.stdout.startswith("DeviceMemoryError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
 

@@ -1,10 +1,11 @@
-"""Writes a double of cuBLAS in C, for the double of a GPU: each function computes by the CBLAS function of its name.
+"""Writes a double of cuBLAS in C, for the double of a GPU. Each function computes by the CBLAS function of the same
+name.
 
     python tests/doubles/cublas.py > cublas.c
 
-The prototypes are those of bindings/api/cublas.json, so that a call with another one goes wrong. The double checks
-its pointers: scalars are where the pointer mode says, and arrays on the device. Functions that CBLAS lacks compute by
-loops.
+The prototypes are those of bindings/api/cublas.json, so that a call with another prototype goes wrong. The double
+checks its pointers: scalars have to be at the place of the pointer mode, and arrays on the device. Functions that CBLAS
+lacks compute by loops.
 """
 
 from __future__ import annotations
@@ -246,14 +247,14 @@ C_TYPES = {"blasint": "int", "enum": "int", "size_t": "size_t", "void": "void", 
 
 
 def c_type(text: str) -> str:
-    """Return a C type of CBLAS in types that the double has."""
+    """Return a C type of CBLAS in the types of the double."""
     if text.endswith("*"):
         return "const void *" if text.startswith("const") else "void *"
     return "int" if text.startswith("enum") else C_TYPES[text.removeprefix("const ")]
 
 
 def partner(name: str, cblas: dict) -> str | None:
-    """Return the name of the CBLAS function that computes the same."""
+    """Return the name of the CBLAS function that computes the same result."""
     base = "cblas_" + name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2").lower()
     return next((value for value in (base + "_sub", base) if value in cblas), None)
 
@@ -284,9 +285,9 @@ def declared(function: dict) -> str:
 
 
 def captured(name: str, function: dict) -> tuple[str, str]:
-    """Return the C text before a function and in it, by which a call in a captured stream is made when its graph runs.
+    """Return the C text before a function and in it, with which a captured call is made when its graph runs.
 
-    Scalars of the host are read now. A function that writes one there waits for the stream.
+    Host scalars are read when the call is captured. A function that writes a host scalar waits for the stream.
     """
     passed = function["parameters"]
     gives = any(
@@ -336,7 +337,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
         arguments.append("102")
         wanted = wanted[1:]
     is_trmm, copies = "trmm" in partner, ""
-    if is_trmm:  # cuBLAS's has its result apart
+    if is_trmm:  # cuBLAS's trmm has a separate result
         item = values[-2][1].removesuffix("*")
         copies = (
             f"  for (int64_t j = 0; j < n && C != B; j++)\n"
@@ -371,7 +372,7 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     )
 
 
-# Bodies of the functions that CBLAS lacks, by the name without type. T is the type of an element, R that of its parts.
+# {name without type: body of a function that CBLAS lacks}. T is the type of an element, and R the type of its parts.
 OWN = {
     "gemmStridedBatched": """
   for (int64_t b = 0; b < batchCount; b++)
@@ -489,7 +490,7 @@ OWN = {
       if (IN(i, j)) *AP++ = A[i + j * lda];
 """,
 }
-# Bodies of several statements, in functions of one matrix: (declarations, body of the batched function).
+# Bodies of several statements, as functions of one matrix: (declarations, body of the batched function).
 FACTOR = """
 static int NAME_factor(int n, T *A, int lda, int *P) { /* returns the place of the first zero of U, from 1 */
   int zero = 0;
@@ -637,7 +638,7 @@ LAPACK = {
     ),
 }
 OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
-# The same with arrays of pointers.
+# The same functions with arrays of pointers.
 for value, operands in (("gemm", "ABC"), ("gemv", "Axy")):
     text = OWN[f"{value}StridedBatched"]
     for operand in operands:
@@ -684,7 +685,7 @@ def main() -> None:
         if text:
             prototypes.append(f"cublasStatus_t {name}({declared(function)});")
             texts.append(f"\n{text}")
-    sys.stdout.write("\n".join(["", *prototypes, *texts]))  # some call others, which follow
+    sys.stdout.write("\n".join(["", *prototypes, *texts]))  # prototypes, because some call later ones
 
 
 if __name__ == "__main__":

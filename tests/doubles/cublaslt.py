@@ -1,7 +1,7 @@
 """Writes a double of libcublasLt.so.13 for the double of a GPU, in C: products by plain loops, in double precision.
 
-It knows matrices by columns and by rows, batches, and every epilogue. It is strict about addresses, attributes' sizes,
-alignment and workspaces, and about what the manual says of layouts.
+It supports matrices by columns and by rows, batches, and every epilogue. It is strict about addresses, sizes of
+attributes, alignment, workspaces, and the manual's rules for layouts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import roles  # noqa: E402
 
@@ -342,7 +342,8 @@ int cublasLtMatrixTransform(void *handle, const object *desc, const void *alpha,
 
 
 def main() -> None:
-    """Write the double to standard output: sizes of attributes, what has them, and the rest of the library."""
+    """Write the double to standard output: sizes of attributes, objects with attributes, and the rest of the
+    library."""
     library = next(library for library in roles.load() if library.name == "cublaslt")
     enums = {dtype_enum.label: dtype_enum for dtype_enum in library.dtype_enums}
     lines = []
@@ -363,7 +364,7 @@ def main() -> None:
                 f"int cublasLt{stem}GetAttribute(const object *o, unsigned attribute, void *value, size_t nbytes,"
             ]
             lines += ["    size_t *written) {", f"  return ask(o, {sizes}, attribute, value, nbytes, written);", "}"]
-    # Functions that no test computes with have a name and no code.
+    # Functions that no test needs have a name, but no code.
     defined = "\n".join(lines)
     for name in library.api["functions"]:
         if f"{name}(" not in defined:

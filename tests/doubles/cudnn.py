@@ -1,7 +1,7 @@
 """Writes a double of libcudnn.so.9 for the double of a GPU, in C: plans of attention by plain loops.
 
-It has the graph API alone, and computes in double precision. As cuDNN does, it takes a softmax only with the logarithm
-of its sums, and does not run on arrays that are less aligned than their tensors say.
+It has only the graph API, and computes in double precision. Like cuDNN, it takes a softmax only with the logarithm of
+its sums, and refuses arrays that are less aligned than their tensors declare.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Writes a double of cuSOLVER in C, for the double of a GPU: each function computes by LAPACKE's of its name.
+"""Writes a double of cuSOLVER in C, for the double of a GPU. Each function computes by LAPACKE's function of the same
+name.
 
     python tests/doubles/cusolver.py > cusolver.c
 
-It has the functions that `offload_args.lapack` calls, and some of each other kind: batches, exchanges of rows, and the
-64-bit interface with its settings. It checks that arrays, info and workspaces are on the device, that workspaces are as
-large as it said and are written all over, and what cuSOLVER refuses: gesvd of a matrix with more columns than rows.
+It has the functions that `offload_args.lapack` calls, and some functions of each other kind: batches, exchanges of
+rows, and the 64-bit interface with its settings. It checks that arrays, info and workspaces are on the device, and that
+workspaces have the queried size; it overwrites all of a workspace. Like cuSOLVER, it refuses gesvd of a matrix with
+more columns than rows.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ int cusolverDnXsyevjSetMaxSweeps(params p, int most) {
 static const char trans_of[] = "NTC";
 """
 
-# Each dtype has T, R and the names of its functions of Q and of eigenvalues, which replace the words in {}.
+# T, R and the names of functions of Q and of eigenvalues depend on the dtype; they replace the words in {}.
 ROUTINES = """
 int scipy_LAPACKE_{t}potrf_work(int, char, int, {T} *, int);
 int scipy_LAPACKE_{t}potri_work(int, char, int, {T} *, int);
@@ -386,7 +388,7 @@ int cusolverDn{U}laswp(handle h, int n, {T} *A, int lda, int k1, int k2, const i
 }
 """
 
-# Of iterative refinement: each solves in the dtype of its arrays, in one iteration.
+# The functions of iterative refinement; each solves in the dtype of its arrays, in one iteration.
 REFINED = """
 int scipy_LAPACKE_{t}gels(int, char, int, int, int, {T} *, int, {T} *, int);
 static int refined_{t}(int least, int m, int n, int nrhs, {T} *A, int lda, const {T} *B, int ldb, {T} *X, int ldx) {
@@ -461,7 +463,7 @@ int cusolverDnIRSXgels(handle h, params p, params report, int m, int n, int nrhs
 }
 """
 
-# Only of real dtypes, or of complex ones.
+# Functions only of real dtypes, or only of complex dtypes.
 GEEV = {
     "real": """
 int scipy_LAPACKE_{t}geev(int, char, char, int, {T} *, int, {T} *, {T} *, {T} *, int, {T} *, int);
@@ -477,7 +479,7 @@ static int wide_geev_{t}(int left, int right, int n, {T} *A, int lda, {T} *W, {T
 """,
 }
 
-# The 64-bit interface; a type is 0, 1, 4 or 5.
+# The 64-bit interface, in which a type is 0, 1, 4 or 5.
 WIDE = """
 #define CHECKED(A)                                                                          \\
   if (!computes(h) || !p || p->magic != MAGIC || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
@@ -669,7 +671,7 @@ TYPES = {
 }
 
 
-#: What an H200 captures of cuSOLVER 12: with a workspace that is there, and nothing of the host.
+#: The functions of cuSOLVER 12 that an H200 captures, with an existing workspace, and without host memory.
 CAPTURED = r"int (cusolverDn[SDCZ](?:potrf|potri|potrs|getrf|getrs|geqrf|(?:or|un)[mg]qr))\((handle h, [^)]*)\) \{\n"
 
 

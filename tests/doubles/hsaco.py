@@ -14,7 +14,7 @@ from offload_args.kernels.types import SYMBOL
 
 
 def described(data: bytes) -> Kernels:
-    """Return the places of the parameters of each kernel, as C lays them out."""
+    """Return the places of the parameters of each kernel in C's layout."""
     kernels: Kernels = {}
     for name, facts in read("source", data)[1].items():
         places, end = [], 0

@@ -1,6 +1,6 @@
-"""The part of cuBLAS's double whose dtypes are chosen by arguments, or that C has no types for.
+"""The functions of cuBLAS's double whose dtypes are arguments, or for whose dtypes C has no types.
 
-Each body computes by loops over values of the widest type, and refuses the combinations of dtypes that cuBLAS does.
+Each body computes by loops over values of the widest type, and refuses the same combinations of dtypes as cuBLAS.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ GEMM = """
         put(C, Ctype, at, get(alpha, scaleType, 0) * sum + (scale == 0 ? 0 : scale * get(C, Ctype, at)));
       }
 """
-# Of 8-bit integers with zero points.
+# The product of 8-bit integers with zero points.
 UINT8 = """
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++) {
@@ -108,7 +108,7 @@ UINT8 = """
       C[transc ? j + i * ldc : i + j * ldc] = (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
 """
-# The same as GEMM with arrays of pointers.
+# GEMM with arrays of pointers.
 LISTED = re.sub(r"\(const char \*\)(\w) \+ b \* stride\w \* size_of\(\w+\)", r"\1array[b]", GEMM)
 LISTED = LISTED.replace("b * strideC + ", "").replace("C, Ctype", "Carray[b], Ctype")
 GROUPED = """
@@ -148,7 +148,7 @@ GEMV = """
 LISTED_GEMV = GEMV.replace("A + b * strideA", "Aarray[b]").replace("x + b * stridex", "xarray[b]")
 LISTED_GEMV = LISTED_GEMV.replace("b * stridey + ", "").replace("(y, yType", "(yarray[b], yType")
 
-# One triangle; a Hermitian one has a real diagonal.
+# The body writes one triangle; a Hermitian result has a real diagonal.
 SYRK = """
   if (Atype != C_32F || Ctype != C_32F) return NOT_SUPPORTED;
   for (int64_t j = 0; j < n; j++)
@@ -165,7 +165,7 @@ SYRK = """
     }
 """
 
-# Level 1: x, and y where there is one, are of one dtype.
+# Level 1: x and, if it exists, y have the same dtype.
 LARGEST = """
   double found = -1;
   *result = 0;
@@ -225,7 +225,7 @@ ROTM = """
   if (flag == 0) h[0] = h[3] = 1;
   if (flag == 1) h[1] = -1, h[2] = 1;
 """ + PAIRS.replace("CHANGE", "put(x, xType, at, h[0] * a + h[2] * b), put(y, yType, to, h[1] * a + h[3] * b);")
-# Those that make rotations are the functions of the same name for one dtype.
+# Functions that make rotations call the functions of the same name for one dtype.
 ROTG = """
   if (abType == R_32F && csType == R_32F) return cublasSrotg_v2(handle, a, b, c, s);
   if (abType == R_64F && csType == R_64F) return cublasDrotg_v2(handle, a, b, c, s);
@@ -237,7 +237,7 @@ ROTMG = """
   return NOT_SUPPORTED;
 """
 
-# By name: the body, and what it uses that is not a parameter.
+# {name: (the body, the names in the body that are no parameters)}.
 ALONE = {"batchCount": "1", "strideA": "0", "strideB": "0", "strideC": "0"}
 COMPUTED = {"scaleType": "scale_of(computeType, Atype, Btype, Ctype)"}
 HALF = {"Atype": "R_16F", "Btype": "R_16F", "Ctype": "R_16F", "scaleType": "R_16F"}
@@ -281,7 +281,7 @@ BODIES |= {
 
 
 def body(name: str, parameters: list[list[str]]) -> str | None:
-    """Return the loops of a function; None if it has none here."""
+    """Return the loops of a function; None if this module has none for it."""
     base = re.sub(r"(_64|_v2)$", "", name.removeprefix("cublas"))
     if base not in BODIES:
         return None

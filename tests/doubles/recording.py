@@ -3,9 +3,9 @@
     python tests/doubles/recording.py cublas > cublas.c
     gcc -shared -fPIC -pthread -o libcublas.so cublas.c
 
-It has every function of bindings/api/<library>.json, with that prototype. Each notes the width and value of every
-argument, in order, and returns what the test wants. It looks behind a pointer only as far as the test says, so never
-behind one of a device. tests/recording/recorder.py reads the notes.
+It has every function of bindings/api/<library>.json, with the same prototype. Each function notes the width and value
+of every argument, in order, and returns the value that the test has set. It reads behind a pointer only as many bytes
+as the test sets, so it never reads behind a device pointer. tests/recording/recorder.py reads the notes.
 
     python tests/doubles/recording.py cublas --compare > cublas.c
     gcc -fsyntax-only -Werror -I FOLDER cublas.c
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import roles  # noqa: E402
 from bindings.helper_functions import struct_fields  # noqa: E402
@@ -43,7 +43,7 @@ enum {{ MOST_ARGUMENTS = {MOST_ARGUMENTS}, MOST_RECORDS = {MOST_RECORDS}, MOST_B
 enum {{ MOST_VALUE = {MOST_VALUE} }}; /* the bytes of a struct by value */
 """
 
-# The recorder's functions use it, and the test by ctypes.
+# The recorder's functions use this text, and the test uses it by ctypes.
 MACHINE = """
 /* An argument as it came: so many bytes, its value, and the bytes behind it if it is a pointer into the host. */
 struct argument {
@@ -122,12 +122,12 @@ def declared(c_type: str, name: str) -> str:
 
 
 def is_pointer(c_type: str) -> bool:
-    """Return whether a parameter of this type is a pointer, as far as its spelling tells."""
+    """Return whether the spelling of a parameter's type shows that it is a pointer."""
     return c_type.endswith(("*", "]"))
 
 
 def own_types(library: roles.Library, wide: bool) -> list[str]:
-    """Return definitions of the types that the header has: enums as int, the rest as the roles file says for raw."""
+    """Return definitions of the header's types: enums are int, and other types are as in [raw] of the roles file."""
     lines = []
     known = library.raw | library.integers | {"blasint": "int64_t" if wide else "int"}
     known |= {"openblas_complex_float": "float _Complex", "openblas_complex_double": "double _Complex"}
@@ -151,7 +151,7 @@ def own_types(library: roles.Library, wide: bool) -> list[str]:
 
 
 def handle_functions(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions that the core calls for handles, by name: they work."""
+    """Return {name: body} of the functions that the core calls for handles; these functions do real work."""
     if not library.handle:
         return {}
     bodies = {
@@ -164,7 +164,7 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
     }
     working = {library.handle[key]: body for key, body in bodies.items() if key in library.handle}
     for kind in library.object_kinds if "create" not in library.handle else []:
-        if kind.is_handle:  # made by functions that take settings, too
+        if kind.is_handle:  # functions that take settings can make one, too
             working[kind.destroy] = bodies["destroy"]
             for name, entry in library.api["functions"].items():
                 if entry["parameters"] and entry["parameters"][0][1] == f"{kind.type} *":
@@ -172,11 +172,11 @@ def handle_functions(library: roles.Library) -> dict[str, str]:
     return working
 
 
-WORKSPACE, HOST_WORKSPACE = 24, 40  # what every query tells
+WORKSPACE, HOST_WORKSPACE = 24, 40  # every query returns these numbers of bytes
 
 
 def queries(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions that tell how much workspace others need, by name."""
+    """Return {name: body} of the functions that return the sizes of workspaces."""
     sizes = {False: WORKSPACE, True: HOST_WORKSPACE}
     return {
         function.query: " ".join(
@@ -190,7 +190,7 @@ def queries(library: roles.Library) -> dict[str, str]:
 
 
 def version_function(library: roles.Library) -> dict[str, str]:
-    """Return the body of the function that tells the version of the header, or that of the newest function."""
+    """Return the body of the function that returns the version of the header, or the version of the newest function."""
     name, gives = library.find["version"]
     versions = [library.version, *(function.since[0] for function in library.functions if function.since)]
     version = max(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
@@ -203,11 +203,11 @@ def version_function(library: roles.Library) -> dict[str, str]:
     return {name: body[gives]} if gives in body else {}
 
 
-# Each descriptor of a double describes so many elements of float. Queries say so many bytes.
-# Six numbers are the padding, strides and dilation of a convolution.
+# Each descriptor of a double describes ELEMENTS elements of float, and queries return NEEDED bytes. The six numbers are
+# the padding, strides and dilation of a convolution.
 SHAPES = {4: (2, 3, 4, 5), 3: (2, 3, 20), 6: (1, 1, 1, 1, 1, 1)}
 ELEMENTS, NEEDED = 120, 64
-# Each layout says so: 30 matrices of 2 by 2.
+# Each layout describes 30 matrices of 2 by 2.
 LAYOUT = (0, 0, 2, 2, 2, 30, 4)
 
 
@@ -217,7 +217,7 @@ def shape_of(kind: ObjectKind) -> tuple[int, ...]:
 
 
 def asked_functions(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions that the core asks for extents, by name: all descriptors say the same."""
+    """Return {name: body} of the functions that the core queries for extents; all descriptors report the same."""
     bodies: dict[str, str] = {}
     for kind in library.object_kinds:
         called, words, size = kind.describes
@@ -247,7 +247,8 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
 
 
 def tried_functions(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions whose strides a first call tells, by name: it multiplies, and is not noted."""
+    """Return {name: body} of the functions whose unit of strides a first call shows; this call multiplies, and is not
+    noted."""
     bodies = {}
     for function in library.functions:
         if any(size.is_tried for size in function.sizes):
@@ -275,18 +276,18 @@ def object_functions(library: roles.Library) -> dict[str, str]:
     return object_functions
 
 
-# What every object tells, by the names of [object.<name>.tells].
+# {name in [object.<name>.tells]: the number that every object reports}.
 TOLD = {"ranks": 3, "rank": 1}
 
 
 def told_functions(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of the functions that tell numbers of objects, by name."""
+    """Return {name: body} of the functions that return numbers of objects."""
     told = (pair for kind in library.object_kinds for pair in kind.tells)
     return {symbol: f"*{{1}} = {TOLD[name]};" for name, symbol in told}
 
 
 def working(library: roles.Library) -> dict[str, str]:
-    """Return the bodies of all functions that do more than note their arguments, by name."""
+    """Return {name: body} of all functions that do more than note their arguments."""
     built = object_functions(library) | handle_functions(library)
     built |= told_functions(library)
     return built | version_function(library) | asked_functions(library) | queries(library)
@@ -295,7 +296,7 @@ def working(library: roles.Library) -> dict[str, str]:
 def fields(library: roles.Library) -> dict[str, list[tuple[str, str]]]:
     """Return name and C type of each field of the structs whose fields are parameters, by the function and the struct.
 
-    The double looks behind the pointer to such a struct, and notes the fields in its place.
+    The double reads such a struct behind its pointer, and notes the fields instead of the struct.
     """
     fields: dict[str, list[tuple[str, str]]] = {}
     for function in library.functions:
@@ -316,7 +317,8 @@ def notes(expression: str, c_type: str) -> str:
 def function(
     library: roles.Library, index: int, name: str, values: dict[str, str], structs: dict[str, list[tuple[str, str]]]
 ) -> str:
-    """Return the C text of one function. values: bodies of those that do something, by name. structs: from `fields`."""
+    """Return the C text of one function. `values` has the bodies of functions that do real work, by name; `structs` is
+    from `fields`."""
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]
@@ -345,8 +347,9 @@ def function(
 
 
 def text(library: roles.Library, wide: bool = False) -> str:
-    """Return the C text of a library's double; wide: the integers of a library that has two builds have 64 bits."""
-    # Before the test begins, the core may ask for what tells the size of the library's integers.
+    """Return the C text of a library's double; with `wide`, the integers of a library that has two builds have 64
+    bits."""
+    # Before the test begins, the core may call the function that shows the size of the library's integers.
     at_first = "0" if wide or not library.probe else "2"
     arguments, structs = working(library) | tried_functions(library), fields(library)
     functions = (
@@ -359,7 +362,7 @@ def text(library: roles.Library, wide: bool = False) -> str:
 def comparison(library: roles.Library, older: bool = False) -> str:
     """Return C or C++ that compiles if the vendor's header has every function with the prototype of the api file.
 
-    older: the header is that of the older version of the api file.
+    `older`: whether the header is that of the older version of the api file.
     """
     api = library.api["older"] if older else library.api
     prefix = roles.read_roles(library.name)["header"].get("prefix", "")
@@ -373,7 +376,7 @@ def comparison(library: roles.Library, older: bool = False) -> str:
 
 
 def main() -> None:
-    """Write the double that the command line asks for to standard output."""
+    """Write the double that the command line requests to standard output."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("library")
     parser.add_argument("--wide", action="store_true", help="integers of 64 bits, where the library has such builds")

@@ -1,15 +1,15 @@
-"""Writes a double of rocBLAS in C, for the double of HIP: each function is that of the double of cuBLAS.
+"""Writes a double of rocBLAS in C, for the double of HIP. Each function calls that of the double of cuBLAS.
 
     python tests/doubles/rocblas.py [--older | --newer] > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json, with --older those of rocblas-2.json, with --newer also those of
-rocblas-5.json, less what version 5 lacks. Enums are turned into
-cuBLAS's; all else is the same. A function of several operands that cuBLAS lacks calls the one of one operand.
-Functions without a counterpart are left out.
+The prototypes are those of bindings/api/rocblas.json. With --older, they are those of rocblas-2.json. With --newer,
+those of rocblas-5.json are added, and functions that version 5 lacks are left out. Enums are turned into cuBLAS's; all
+other arguments are the same. If cuBLAS lacks a function of several operands, it calls the function of one operand for
+each. Functions without a counterpart are left out.
 
-A call checks its arguments, and puts its work into the handle's stream. A result for the host is waited for. Before
-version 4.1 that of nrm2, asum, iamax and iamin is fetched in the null stream, which does not wait for non-blocking
-streams.
+A call checks its arguments, and puts its work into the handle's stream. A call with a result for the host waits. Before
+version 4.1, the results of nrm2, asum, iamax and iamin are fetched in the null stream, which does not wait for
+non-blocking streams.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import cublas
 import mixed
 
-# rocBLAS's values of an enum as cuBLAS's.
+# {enum of rocBLAS: (enum of cuBLAS, expression that converts a value)}.
 ENUMS = {
     "rocblas_operation": ("cublasOperation_t", "{0} - 111"),
     "rocblas_fill": ("cublasFillMode_t", "{0} == 121"),
@@ -143,7 +143,7 @@ def counterpart(name: str, there: dict[str, Any]) -> str | None:
 
 
 def double(name: str, function: dict[str, Any], partner: str, there: dict[str, Any]) -> str | None:
-    """Return the C text of one function; None if the other's parameters are not the same."""
+    """Return the C text of one function; None if its counterpart has other parameters."""
     wanted, values = there["parameters"], function["parameters"]
     if "trmm" in name and len(values) == len(wanted) - 2:  # rocBLAS before 4.0: in place
         values = [*values, *values[-2:]]
@@ -158,13 +158,13 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
         arguments.append(f"hip_double_here({text})" if kind.endswith(("*", "[]")) else text)
     parameters = cublas.declared(function)
     call = f"answer({partner}({', '.join(arguments)}))"
-    if any(kind.endswith("[]") for _, kind in values):  # it finds addresses in memory
+    if any(kind.endswith("[]") for _, kind in values):  # the function reads addresses from memory
         call = f"0;\n  hip_double_begin();\n  status = {call};\n  hip_double_end()"
     return f"rocblas_status {name}({parameters}) {{\n  rocblas_status status = {call};\n  return status;\n}}\n"
 
 
-# Bodies of functions that cuBLAS lacks or computes otherwise, by the name without type; the operands are where they can
-# be used. rotmg is the modified rotation; each time that rocBLAS scales a weight it sets two elements of H again.
+# {name without type: body of a function that cuBLAS lacks or computes differently}; operands are in usable memory.
+# rotmg is the modified rotation: each time that rocBLAS scales a weight, it sets two elements of H again.
 OWN = {
     "rotmg": """
   const T step = 4096, least = 1 / (step * step), most = step * step;
@@ -208,7 +208,7 @@ OWN = {
 
 
 def own(name: str, function: dict[str, Any]) -> str | None:
-    """Return the C text of a function with a body of its own; None if there is no body for it."""
+    """Return the C text of a function with a separate body; None if there is no body for it."""
     base = name.removeprefix("rocblas_").removesuffix("_64")
     if base[1:] not in OWN:
         return None
@@ -223,7 +223,7 @@ def own(name: str, function: dict[str, Any]) -> str | None:
     )
 
 
-# Bodies of functions whose dtypes are arguments: what those have to be, and the loops for one operand of each name.
+# Bodies of functions whose dtypes are arguments: checks of the dtypes, and the loops for one operand of each name.
 GEMM = """
     for (int64_t j = 0; j < n; j++)
       for (int64_t i = 0; i < m; i++) {
@@ -234,7 +234,7 @@ GEMM = """
         put(d, d_kind, i + j * ldd, get(alpha, compute, 0) * sum + old);
       }
 """
-# Of two products of their own: sums instead of products and the least instead of the sum, or the sum of the lesser.
+# Two special products: the least of sums instead of the sum of products, or the sum of the lesser elements.
 GEAM = """
     for (int64_t j = 0; j < n; j++)
       for (int64_t i = 0; i < m; i++) {
@@ -248,7 +248,7 @@ GEAM = """
         put(D, compute, i + j * ldd, found);
       }
 """
-# A system with the matrix on the right is that of the transposes. The inverses of blocks are not used.
+# A system with the matrix on the right is solved as the system of the transposes. The inverses of blocks are not used.
 TRSM = """
     const int is_left = side == 141;
     const int64_t order = is_left ? m : n, columns = is_left ? n : m;
@@ -311,7 +311,8 @@ TYPED = {
 def typed(name: str, function: dict[str, Any]) -> str | None:
     """Return the C text of a function whose dtypes are arguments; None if there is no body for it.
 
-    Everything is where its address says while it runs, so the names of arrays stand for those of one operand at a time.
+    While the function runs, all addresses are usable. The names of arrays stand for the arrays of one operand at a
+    time.
     """
     base, *form = name.removeprefix("rocblas_").removesuffix("_64").split("_")
     if base not in TYPED or not form or form.pop() != "ex":
@@ -352,7 +353,7 @@ def typed(name: str, function: dict[str, Any]) -> str | None:
 
 
 def batch(name: str, function: dict[str, Any]) -> str:
-    """Return the C text of a function of several operands, which calls that of one for each of them."""
+    """Return the C text of a function of several operands, which calls the function of one operand for each of them."""
     arguments = []
     for place, (label, kind) in enumerate(function["parameters"]):
         rest = [c_type[1] for c_type in function["parameters"][place + 1 :]]
@@ -369,7 +370,7 @@ def batch(name: str, function: dict[str, Any]) -> str:
             arguments.append(f"{label} + at" if label in ("result", "results") else label)
     alone = name.replace("_strided_batched", "").replace("_batched", "")
     mode = "const int mode = handle->mode;"
-    if "rotm_" in name:  # its numbers are on the device whatever the mode is
+    if "rotm_" in name:  # its numbers are on the device in any pointer mode
         mode += " handle->mode = 1;"
     return (
         f"rocblas_status {name}({cublas.declared(function)}) {{\n  rocblas_status status = 0;\n  {mode}\n"
@@ -378,7 +379,7 @@ def batch(name: str, function: dict[str, Any]) -> str:
     )
 
 
-# The older versions fetch the results of these in the null stream.
+# Older versions fetch the results of these functions in the null stream.
 FETCHED_IN_NULL_STREAM = ("nrm2", "asum", "amax", "amin")
 
 
@@ -431,7 +432,7 @@ def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> 
         lines.append(
             f"  only_checks = 1;\n  const int wrong = {now};\n  only_checks = 0;\n  if (wrong) return wrong;\n"
         )
-    if written:  # few numbers: rocBLAS computes them on the host
+    if written:  # rocBLAS computes such few numbers on the host
         lines.append(f"  if (!handle->mode) return hip_double_wait(handle->stream) ? INTERNAL_ERROR : {now};\n")
     lines.append(f"  struct {name}_call put = {{{', '.join(labels)}, *handle}};\n")
     lines += [
@@ -449,7 +450,7 @@ def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> 
 
 
 def main() -> None:
-    """Print the C source: that of cuBLAS's double, and rocBLAS's functions, of the version that the arguments say."""
+    """Print the C source of cuBLAS's double, and rocBLAS's functions, in the version that the arguments name."""
     is_older, is_newer = ("--older" in sys.argv), ("--newer" in sys.argv)
     name_of_api = "rocblas-2" if is_older else "rocblas"
     api = json.loads((cublas.API / f"{name_of_api}.json").read_text())["functions"]

@@ -1,10 +1,11 @@
-"""Writes a double of rocSOLVER in C, for the double of HIP: each function computes by LAPACKE's of its name.
+"""Writes a double of rocSOLVER in C, for the double of HIP. Each function computes by LAPACKE's function of the same
+name.
 
     python tests/doubles/rocsolver.py > rocsolver.c
 
 The prototypes are those of bindings/api/rocsolver.json. A call checks its arguments, and puts its work into the stream
-of its handle, which is one of rocBLAS's double: nothing is done before something waits for that stream. Arrays and info
-have to be on the device. A stream that is captured is refused.
+of its handle, which is a handle of rocBLAS's double. The work is done when something waits for the stream. Arrays and
+info have to be on the device. A captured stream is refused.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ static rocblas_status begin(rocblas_handle handle, void **stream) {
 }
 """
 
-# {t} is the letter, {T} the type, {R} the real one, {sy} and {or} the names for that type.
+# {t} is the letter, {T} the type, {R} its real type, and {sy} and {or} are the names for the type.
 DECLARED = """
 int scipy_LAPACKE_{t}potrf(int, char, int, {T} *, int);
 int scipy_LAPACKE_{t}potri(int, char, int, {T} *, int);
@@ -84,7 +85,7 @@ int scipy_LAPACKE_{t}{sy}gvd(int, int, char, char, int, {T} *, int, {T} *, int, 
 int scipy_LAPACKE_{t}gesvd(int, char, char, int, int, {T} *, int, {R} *, {T} *, int, {T} *, int, {R} *);
 """
 
-# What each function does for one matrix, whose operands have the names of the header's parameters.
+# {function: its work for one matrix}. Operands have the names of the header's parameters.
 BODIES = {
     "potrf": "*info = scipy_LAPACKE_{t}potrf(COLUMNS, uplo_of(uplo), n, A, lda);",
     "potri": "*info = scipy_LAPACKE_{t}potri(COLUMNS, uplo_of(uplo), n, A, lda);",
@@ -144,7 +145,7 @@ def double(name: str, function: dict[str, Any]) -> str:
     moved = []
     for label, kind in values:
         if kind.endswith("*"):
-            step = f"c.{strides[label]}" if label in strides else "1"  # else one element for each matrix
+            step = f"c.{strides[label]}" if label in strides else "1"  # without a stride, one element for each matrix
             element = kind.removeprefix("const ").removesuffix("*").strip()
             here = f"({element} *)hip_double_here(c.{label}) + b * (int64_t){step}"
             moved.append(f"    {element} *{label} = {here};\n")

@@ -1,4 +1,4 @@
-"""The build files of the guide's extension: each builds the module `mine` of that page."""
+"""The build files of the guide's extension: each builds the module `mine` of the guide's page."""
 
 from __future__ import annotations
 

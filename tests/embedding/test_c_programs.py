@@ -1,4 +1,4 @@
-"""C programs without Python: threads, forks, early ends, and a driver that others use too."""
+"""C programs without Python: threads, forks, early ends, and a driver that other code uses, too."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def build(name: str, folder: Path, *options: str) -> Path:
 
 
 def right(programs: Path, device: str, case: str) -> None:
-    """Run one case: its results are right, its exit code stays, and it prints no error."""
+    """Run one case, and check that its results are right, its exit code is unchanged, and it prints no error."""
     results = os.environ.copy()
     library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])
-    if library:  # Python knows more places
+    if library:  # Python searches more places
         results[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
     ran = subprocess.run([programs, device, case], capture_output=True, text=True, timeout=300, env=results)
     said = (ran.returncode, ran.stdout.splitlines()[-1:], ran.stderr)

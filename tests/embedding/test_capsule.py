@@ -1,4 +1,4 @@
-"""The capsule offload_args._C_API: extensions that are compiled against the headers alone."""
+"""The capsule offload_args._C_API: extensions are compiled against only the headers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 class Disguised:
-    """An object that says it is of another class, as those of unittest.mock do."""
+    """An object that claims to be of another class, like the objects of unittest.mock."""
 
     def __init__(self, as_which: type) -> None:
         self.as_which = as_which
@@ -153,7 +153,7 @@ def test_the_c_api_is_called_without_the_gil_and_shares_what_is_present(through:
     with offload_args(x, device=device) as (dx,):
         through.scale(dx, 3)
         before = device.counters
-        through.double_on_a_thread(x)  # it is present already
+        through.double_on_a_thread(x)  # the array is already present
         after = device.counters
         assert (after.bytes_up, after.mappings) == (before.bytes_up, before.mappings)
     np.testing.assert_array_equal(x, 12 * y)
@@ -225,7 +225,7 @@ def test_an_extension_enters_a_region_on_arrays_that_python_lends(through: Modul
         np.testing.assert_array_equal(x, 2 * before)
         with offload_args(x, device="sim:0") as (dx,):
             dx.fill(3)
-            through.scale_array(x, INOUT, 2)  # x is read-only meanwhile
+            through.scale_array(x, INOUT, 2)  # x is read-only during the call
             through.scale_array(x[part:], BY_USE, 10)
             np.testing.assert_array_equal(x, 2 * before)
         expected = np.full_like(x, 6)

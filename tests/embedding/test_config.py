@@ -1,4 +1,4 @@
-"""`python -m offload_args config` where the package is in a folder whose path has spaces."""
+"""`python -m offload_args config` for a package in a folder whose path has spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The .pxd has more than the C headers: structs that know their size, and arrays to lend."""
+"""The .pxd has more than the C headers: structs with their size set, and arrays to lend."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Each folder of examples/embedding is a project of its own: it is built outside of the checkout, and run.
+"""Each folder of examples/embedding is a separate project, which is built outside of the checkout, and run.
 
-They are built against this installation, or against the wheel that OFFLOAD_ARGS_WHEEL names.
+The projects are built against this installation, or against the wheel that OFFLOAD_ARGS_WHEEL names.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from helpers.processes import output_of
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 PROGRAMS = ("c_cmake", "c_kernel", "c_pkgconfig", "cpp_cmake", "fortran")
-COMPILERS = {"cuda": "nvcc", "hip": "hipcc"}  # of the kernel of c_kernel
+COMPILERS = {"cuda": "nvcc", "hip": "hipcc"}  # the compilers for the kernel of c_kernel
 EXTENSIONS = ("c_extension", "cffi", "cython", "nanobind", "pybind11")
 EIGENVALUE = "8.938402115629"
 
 
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has the package: this one, or one with the wheel and all else of this one."""
+    """A Python that has the package: this Python, or one with the wheel and all other packages of this Python."""
     wheel = os.environ.get("OFFLOAD_ARGS_WHEEL")
     if not wheel:
         return Path(sys.executable)
@@ -38,9 +38,9 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
             :-1
         ]
     )
-    (own / "packages.pth").write_text(sysconfig.get_path("purelib"))  # its .pth of an editable install is not read
+    (own / "packages.pth").write_text(sysconfig.get_path("purelib"))  # a .pth in this folder is not read
     output_of(sys.executable, "-m", "pip", "install", "--no-deps", "--target", own, wheel, folder=folder)
-    spec = importlib.util.find_spec("scipy_openblas32")  # beside the package, as pip would have it
+    spec = importlib.util.find_spec("scipy_openblas32")  # next to the package, where pip would install it
     assert spec is not None and spec.origin is not None
     (own / "scipy_openblas32").symlink_to(Path(spec.origin).parent)
     return folder / "bin/python"

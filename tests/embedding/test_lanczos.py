@@ -1,4 +1,4 @@
-"""A program of some 300 lines that calls CBLAS, and the diff that puts it on a device."""
+"""A program of some 300 lines that calls CBLAS, and the diff with which it runs on a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "embedding" / "lanczos"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both programs, built: lanczos with CBLAS, lanczos_device with the patch."""
+    """The folder of both built programs: lanczos with CBLAS, and lanczos_device with the patch."""
     folder = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("lanczos") / "lanczos")
     spec = importlib.util.find_spec("scipy_openblas32")
     assert spec is not None and spec.origin is not None

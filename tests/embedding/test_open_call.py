@@ -1,4 +1,4 @@
-"""Python code that runs while C code of its thread has a call open: what would wait for that call is refused."""
+"""Python code runs while C code of its thread has a call open. Operations that would wait for the call are refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_callback_cannot_leave_the_region_that_its_own_call_uses(during: Durin
     for leave in (region.close, region.discard, lambda: region.__exit__(None, None, None)):
         with pytest.raises(ArgumentError, match=OPEN):
             during(dx, leave)
-        assert not x.flags.writeable  # the region is as open as before
+        assert not x.flags.writeable  # the region is still open
     dx[:2].fill(3.0)
     region.close()
     assert x.tolist() == [3, 3, 2, 2]

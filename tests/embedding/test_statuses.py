@@ -1,4 +1,4 @@
-"""`call` of a cffi function that returns a status: a failure is an exception, and nothing is committed."""
+"""`call` of a cffi function that returns a status: a failure raises an exception, and nothing is committed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_failure_of_the_core_is_raised_and_commits_nothing(mine: Any, device: 
 
 def test_a_function_that_returns_a_status_as_a_number_is_declared(mine: Any, device: str) -> None:
     x = np.ones(4)
-    assert call(mine.again_as_int, x, 4, 9, device=device) == errors._core.OA_ERROR_EXTENT  # a number like others
+    assert call(mine.again_as_int, x, 4, 9, device=device) == errors._core.OA_ERROR_EXTENT  # a plain number
     np.testing.assert_array_equal(x, 2)
     declare_status(mine.twice_as_int, error=errors.raise_status)
     with pytest.raises(ExtentError, match="dscal: x needs 9 elements"):

@@ -1,4 +1,5 @@
-"""A device pointer can't be misused: each way to do so; the message names function, argument, needed, given."""
+"""A device pointer can't be misused. Each misuse raises an error that names the function, the argument, the needed and
+the passed value."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def says(error: BaseException, *parts: str) -> None:
 
 
 def refused(device: str, kind: type[Exception], function: Any, *arguments: Any) -> BaseException:
-    """Call, expecting that kind of exception before anything moves or runs."""
+    """Call the function, and check that it raises this kind of exception before anything moves or runs."""
     with testing.counting(Device(device)) as moved, pytest.raises(kind) as raised:
         function(*arguments)
     assert isinstance(raised.value, OffloadError)
@@ -315,7 +316,8 @@ def test_every_error_is_also_the_builtin_that_a_person_would_catch() -> None:
 
 
 def test_a_handled_error_keeps_nothing_alive(device: str) -> None:
-    """A frame that names its exception would live with it, and with all that its callers have, until a collection."""
+    """A frame with a variable for its exception would live, with all objects of its callers, until a garbage
+    collection."""
     with offload_args(np.ones(3), device=device) as (pointer,):
         pass
 

@@ -1,4 +1,4 @@
-"""Integers of more digits than Python writes are refused by name, with their bits, wherever a value is shown."""
+"""If a message shows an integer with more digits than Python writes, it names the number of its bits."""
 
 from __future__ import annotations
 

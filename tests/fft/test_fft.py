@@ -24,7 +24,7 @@ from offload_args.errors import (
 )
 from offload_args.fft import _choice, _library
 
-LIBRARIES = {"cuda": "cufft", "hip": "hipfft"}  # of GPUs
+LIBRARIES = {"cuda": "cufft", "hip": "hipfft"}  # {backend of GPUs: library}
 IN_ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 IN_MANY = ("fft2", "ifft2", "fftn", "ifftn", "rfft2", "irfft2", "rfftn", "irfftn")
 NAMES = IN_ONE + IN_MANY
@@ -46,7 +46,7 @@ def on(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have numpy.fft compute, as where SciPy is not installed."""
+    """Let numpy.fft compute, as if SciPy were not installed."""
     monkeypatch.setitem(sys.modules, "scipy.fft", None)
     transforms = _library.Transforms()
     monkeypatch.setattr(_choice, "adapter_of", lambda adapters, device: transforms)
@@ -204,7 +204,7 @@ def test_the_arguments_of_scipy_that_change_nothing_are_taken(on: str) -> None:
 def test_arrays_are_computed_on_the_default_device_unless_one_is_named() -> None:
     open_or_skip("sim:0")
     names = (Device.default().name, "sim:0")
-    fft.fft(np.ones(4))  # its plan is there from now on
+    fft.fft(np.ones(4))  # the plan exists from now on
     before = [Device(name).counters.allocations for name in names]
     fft.fft(np.ones(4))
     fft.fft(np.ones(4), device="sim:0")
@@ -230,7 +230,7 @@ def test_earlier_calls_are_seen(on: str) -> None:
     with offload_args(array, device=on) as (dx,):
         blas.scal(3.0, dx)
         assert fft.fft(dx).to_host()[0] == 48
-        assert fft.fft(array, device=on)[0] == 48  # the array is lent: its elements are those of the device
+        assert fft.fft(array, device=on)[0] == 48  # the array is lent, so the device's elements are transformed
         dx.fill(0.5)
         assert fft.rfft(dx).to_host()[0] == 8
     assert np.array_equal(array, np.full(16, 0.5))
@@ -419,7 +419,7 @@ def test_later_transforms_of_a_kind_have_the_results_of_the_first(on: str, name:
     dtype, shape = taken_by(name)[-1], (4, 6, 8)
     stacked = np.random.default_rng(5).standard_normal((3, *shape)).astype(dtype)
     with offload_args(In(stacked), device=on) as (dx,):
-        results = [getattr(fft, name)(dx[i], norm=norm) for i in range(3)]  # all are kept: none may be written twice
+        results = [getattr(fft, name)(dx[i], norm=norm) for i in range(3)]  # all are kept
         for i, result in enumerate(results):
             expected = getattr(np.fft, name)(stacked[i], norm=norm)
             np.testing.assert_allclose(result.to_host(), expected, rtol=0, atol=1e-12 * np.abs(expected).max())

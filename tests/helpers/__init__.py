@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("vendor")  # the cases of tests/vendor, which are not test files
+pytest.register_assert_rewrite("vendor")  # for the cases of tests/vendor, which are no test files

@@ -1,4 +1,4 @@
-"""Small arrays with known elements, parts of them, and lending them for nothing."""
+"""Small arrays with known elements, parts of arrays, and a region without calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ramp(*shape: int, dtype: Any = np.float32, order: Any = "C") -> Array:
 
 
 def behind(x: Array) -> Array:
-    """Return the elements of a contiguous array in the order of the host's memory, also where it may not be touched."""
+    """Return the elements of a contiguous array in the order of the host's memory, even if the array is guarded."""
     if os.environ.get("OFFLOAD_ARGS_GUARD") != "1":
         return x.ravel(order="K")
     with open("/proc/self/mem", "rb", 0) as memory:

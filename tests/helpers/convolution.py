@@ -9,11 +9,11 @@ import numpy as np
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
-TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}  # of tensor cores, too
+TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}  # also for tensor cores
 
 
 def close(actual: Any, expected: Any, dtype: Any) -> None:
-    """Compare with what float64 has, relative to the largest value."""
+    """Compare with values in float64, relative to the largest value."""
     expected = np.asarray(expected)
     scale = max(float(np.abs(expected).max()), 1.0)
     np.testing.assert_allclose(
@@ -22,7 +22,7 @@ def close(actual: Any, expected: Any, dtype: Any) -> None:
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
-    """Return small random numbers that the dtype has exactly."""
+    """Return small random numbers that are exact in the dtype."""
     return (np.random.default_rng(seed).integers(-8, 9, shape) / 8).astype(dtype)
 
 

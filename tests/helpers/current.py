@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Cuda:
-    """Contexts of CUDA: none is current on a new thread."""
+    """Contexts of CUDA; no context is current on a new thread."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
@@ -31,7 +31,7 @@ class Cuda:
 
     @contextmanager
     def making_current(self, index: int | None) -> Iterator[None]:
-        """Make a device current for a block; None: leave none current, as on a new thread."""
+        """Make a device current for a block; with None, no device is current, as on a new thread."""
         if index is None:
             yield
             return
@@ -44,7 +44,7 @@ class Cuda:
 
 
 class Hip:
-    """Devices of HIP: the first one is current on a new thread."""
+    """Devices of HIP; the first device is current on a new thread."""
 
     def __init__(self) -> None:
         for name in ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"):

@@ -13,9 +13,9 @@ HIP = os.environ.get("OFFLOAD_ARGS_TEST_HIP", "hip:0")  # the AMD device that te
 
 
 def is_required(name: str) -> bool:
-    """Return whether OFFLOAD_ARGS_REQUIRE asks for a device.
+    """Return whether OFFLOAD_ARGS_REQUIRE names a device.
 
-    It names backends, of which the first device will do ("cuda"), and devices ("cuda:1").
+    The variable names devices ("cuda:1"), and backends, which stand for their first devices ("cuda").
     """
     backend, _, index = name.partition(":")
     required = os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(",")
@@ -23,9 +23,9 @@ def is_required(name: str) -> bool:
 
 
 def here(*names: str) -> tuple[str, ...]:
-    """Return those devices that can be opened, or are required.
+    """Return the devices among `names` that can be opened, or are required.
 
-    Of a device that is not here, no thousands of tests are made that skip: those that name it alone say that it is not.
+    For a missing device, thousands of skipped tests are not made; only tests that name it alone report its absence.
     """
     return tuple(name for name in names if is_required(name) or _opens(name))
 
@@ -39,7 +39,7 @@ def _opens(name: str) -> bool:
 
 
 def open_or_skip(name: str) -> str:
-    """Return the name of a device that is here; else skip, or fail where OFFLOAD_ARGS_REQUIRE asks for it."""
+    """Return the name of a device of this machine. If it is missing, skip, or fail if OFFLOAD_ARGS_REQUIRE names it."""
     backend, _, index = name.partition(":")
     try:
         Device(name)
@@ -62,7 +62,7 @@ def has_symbol(library: str, symbol: str) -> bool:
 
 
 def library_or_skip(library: str, device: str) -> None:
-    """Load the library of a device that is here; skip if it is not installed, unless OFFLOAD_ARGS_REQUIRE names it."""
+    """Load the library of a device; skip if the library is not installed, unless OFFLOAD_ARGS_REQUIRE names it."""
     try:
         libraries.load(library)
     except LibraryError as error:

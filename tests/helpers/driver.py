@@ -1,4 +1,4 @@
-"""The CUDA driver as a program beside the package uses it."""
+"""The CUDA driver, as used by a program that also uses the package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @contextmanager
 def driver() -> Iterator[Callable[..., None]]:
-    """Give a function that calls the driver by name, with the primary context of the first GPU current."""
+    """Yield a function that calls the driver by name; the primary context of the first GPU is current."""
     library = ctypes.CDLL("libcuda.so.1")
 
     def call(function: str, *arguments: Any, expected: int = 0) -> None:
@@ -30,7 +30,7 @@ def driver() -> Iterator[Callable[..., None]]:
 
 
 class OwnStream:
-    """A stream of the first GPU that a program made, and destroys when it likes."""
+    """A stream of the first GPU, which a program made, and may destroy at any time."""
 
     def __init__(self) -> None:
         self._stream = ctypes.c_void_p()
@@ -47,7 +47,8 @@ class OwnStream:
 
 @contextmanager
 def registered(array: NDArray[Any]) -> Iterator[None]:
-    """Have the program pin an array's memory for a block; at its end it is pinned still, and was pinned once."""
+    """Pin an array's memory, as a program does, for a block; check at the end that it is still pinned, and was pinned
+    once."""
     address = ctypes.c_void_p(array.ctypes.data)
     with driver() as call:
         call("cuMemHostRegister_v2", address, ctypes.c_size_t(array.nbytes), 1)
@@ -55,4 +56,4 @@ def registered(array: NDArray[Any]) -> Iterator[None]:
             yield
         finally:
             call("cuMemHostUnregister", address)
-            call("cuMemHostUnregister", address, expected=713)  # it is not registered
+            call("cuMemHostUnregister", address, expected=713)  # the memory is not registered any more

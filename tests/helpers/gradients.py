@@ -1,4 +1,4 @@
-"""Gradients by differences, for tests of functions that compute them."""
+"""Gradients by differences, for tests of functions that compute gradients."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PACKAGE = str(Path(offload_args.__file__).parent)
 
 
 class Sent:
-    """Whether Ctrl-C was sent."""
+    """The flag whether Ctrl-C was sent."""
 
     def __init__(self) -> None:
         self.sent = False
@@ -32,8 +32,8 @@ def ctrl_c(
 ) -> Iterator[Sent]:
     """Send Ctrl-C once in the block, when the package's code is called, comes to a line or returns.
 
-    at: how often it does so before. function: count what happens in functions of this name only. handler: of the
-    signal.
+    at: the number of such events before. function: only events in functions of this name count. handler: the handler of
+    the signal.
     """
     sent, left = Sent(), at
 
@@ -51,7 +51,7 @@ def ctrl_c(
         signal.raise_signal(signal.SIGINT)
         return None
 
-    before, tracer = signal.signal(signal.SIGINT, handler), sys.gettrace()  # coverage has one
+    before, tracer = signal.signal(signal.SIGINT, handler), sys.gettrace()  # coverage has a tracer
     sys.settrace(trace)
     try:
         yield sent
@@ -61,16 +61,16 @@ def ctrl_c(
 
 
 def at_every_place(block: Callable[[], object]) -> Iterator[int]:
-    """Call block with Ctrl-C at each place in turn, and at last without; it must be raised each time.
+    """Call `block` with Ctrl-C at each place in turn, and at last without; each Ctrl-C must be raised.
 
-    Yields how many places came before, after each call.
+    Yield the number of places before, after each call.
     """
     for at in itertools.count():
         arrived = False
         try:
             with ctrl_c(at) as sent:
                 block()
-                for _ in range(1000):  # the lines of the user's that follow
+                for _ in range(1000):  # lines of the user that follow
                     pass
         except KeyboardInterrupt:
             arrived = True

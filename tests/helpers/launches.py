@@ -42,7 +42,7 @@ def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Pope
 
 
 def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    """Wait for all, and return each one's exit status and output; kill what takes too long."""
+    """Wait for all processes, and return the exit status and output of each; kill a process that takes too long."""
     deadline = time.monotonic() + LIMIT
     results = []
     try:

@@ -1,4 +1,5 @@
-"""Call the C function with DevicePtrs: `call` checks them against its types, and raises if its status is a failure."""
+"""Call the C function with DevicePtrs. `call` checks them against the function's types, and raises an error for a
+failure."""
 
 from _power import ffi, lib
 

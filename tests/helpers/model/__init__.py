@@ -1,9 +1,10 @@
 """The documented rules of regions as plain NumPy: results and errors of each step, and the host arrays after it.
 
-A model of docs/, csrc/DESIGN.md and the docstrings: it has no streams, handles or copies. A `World` holds the contents
-of every host array and what is present on each device. Its methods are the steps that a program can take. Each returns
-an `Outcome`; or it raises `Refused` with the exceptions of which one must come, and then nothing has changed; or it
-raises `Unspecified` before it changes anything, where the documents promise nothing: a test must not go there.
+This is a model of docs/, csrc/DESIGN.md and the docstrings. It has no streams, handles or copies. A `World` holds the
+contents of every host array, and the groups that are present on each device. Its methods are the steps that a program
+can take. A method returns an `Outcome`. Or it raises `Refused`, with the exceptions of which one must be raised, and
+changes nothing. Or, if the documents promise nothing, it raises `Unspecified` before it changes anything; a test must
+not take such a step.
 
 parts.py has the parts of arrays, present.py the present table, calls.py the calls, outcomes.py the outcomes. The other
 files have the steps, by subject.

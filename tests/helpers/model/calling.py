@@ -1,4 +1,4 @@
-"""Calls are checked, their operands come up, and what they write is marked."""
+"""Calls are checked, their operands come up, and their written elements are marked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Calling(Contents):
     """The steps that use pointers, one by one."""
 
     def call(self, operands: Sequence[tuple[Operand, int]], compute: Compute, rules: Rules = BLAS) -> Outcome:
-        """Call a routine: nothing moves and nothing is marked before everything is checked."""
+        """Call a routine: all checks precede all moves and marks."""
         pointers = self._check(operands, rules)
         values = []
         for (operand, access), pointer in zip(operands, pointers, strict=True):
@@ -27,7 +27,7 @@ class Calling(Contents):
                 host = self.hosts[operand.part.base][operand.part.index]
                 value = np.where(pointer.group.wrote(operand.part), value, host)
             if access & READS and np.isnan(value).any():
-                raise Unspecified  # of a Scratch that nothing wrote
+                raise Unspecified  # the contents of a Scratch that is not written yet
             values.append(value)
         written, result = compute(*values)
         sizes = [*written, np.array(result)] if isinstance(result, float) else written
@@ -48,7 +48,7 @@ class Calling(Contents):
         return Outcome(value=result)
 
     def _check(self, operands: Sequence[tuple[Operand, int]], rules: Rules) -> list[Pointer]:
-        """Return the pointers of operands that may be used so."""
+        """Return the pointers of the operands, after checks of their uses."""
         dtypes = {operand.part.dtype for operand, _ in operands}
         wrong_dtype = rules.faults([operand for operand, _ in operands])
         if any(operand.region not in self.regions for operand, _ in operands):
@@ -66,10 +66,10 @@ class Calling(Contents):
                 first, other = operands[i][0].part, operands[j][0].part
                 if {i, j} <= rules.in_place and np.array_equal(first.index, other.index):
                     if first.index.size == 1 or dtypes & {"complex64", "complex128"}:
-                        raise Unspecified  # their increments may differ; some libraries' axpy can't
+                        raise Unspecified  # their increments may differ, which some libraries' axpy do not support
                     continue
                 if pointers[i].mapping.packed and not first.elements & other.elements:
-                    raise Unspecified  # their layout on the device differs
+                    raise Unspecified  # their layouts on the device differ
                 if overlap(first, other):
                     errors.add("AliasError")
         if errors:
@@ -135,7 +135,7 @@ class Calling(Contents):
                 pointer.group.invalid = True
 
     def address(self, operand: Operand) -> Outcome:
-        """Give an address away: readable bytes are brought up, and an Out that nothing wrote becomes zeros."""
+        """Return an address: readable bytes are brought up, and an unwritten Out becomes zeros."""
         if operand.region not in self.regions:
             raise Refused("StalePointerError")
         pointer = self.regions[operand.region].pointers[operand.argument]

@@ -1,4 +1,4 @@
-"""Calls of routines: their operands, the rules beyond these, and chains of captured calls."""
+"""Calls of routines: their operands, further rules, and chains of captured calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from helpers.model.parts import Part
 Array = NDArray[np.float64]
 
 READS, OVERWRITES, READS_AND_WRITES = 1, 2, 3  # how a call uses an operand
-# Sums and products of whole numbers up to here are exact in any order.
+# {dtype: the largest whole number}; sums and products up to this number are exact in any order.
 LARGEST = {"float32": 2.0**20, "complex64": 2.0**20, "int32": 2.0**31 - 1, "float64": 2.0**48, "complex128": 2.0**48}
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A pointer of a region, the part that it was sliced to, and the slice as Python."""
+    """A pointer of a region, the part to which it was sliced, and the slice as Python code."""
 
     region: int
     argument: int
@@ -27,11 +27,11 @@ class Operand:
     text: str
 
     def is_very(self, other: Operand) -> bool:
-        """Tell whether the other one is the same object, not a slice of its own."""
+        """Return whether the other operand is the same object, and not a separate slice."""
         return self.text == other.text and (self.text.count("[") == 1 or self.text.startswith("g"))
 
 
-Compute = Callable[..., tuple[tuple[Array, ...], object]]  # operands' values -> (those of written ones, result)
+Compute = Callable[..., tuple[tuple[Array, ...], object]]  # values of operands -> (values of written operands, result)
 
 
 FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
@@ -39,13 +39,13 @@ FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of a routine beyond its operands."""
+    """The rules of a routine in addition to its operands."""
 
-    dtypes: frozenset[str] = FLOATS  # of all operands, which have the same
+    dtypes: frozenset[str] = FLOATS  # the possible dtypes; all operands have the same dtype
     in_place: frozenset[int] = frozenset()  # operands that may be the very same vector
-    may_be_real: frozenset[int] = frozenset()  # operands that may be real where the others are complex
-    stays: bool = False  # contents that are on the host only are read there
-    by_rows: bool = False  # rows of an irregular slice are read one by one; otherwise with what is between
+    may_be_real: frozenset[int] = frozenset()  # operands that may be real if the others are complex
+    stays: bool = False  # contents that are only on the host are read there
+    by_rows: bool = False  # rows of an irregular slice are read one by one; otherwise with the elements between them
 
     def faults(self, operands: Sequence[Operand]) -> set[str]:
         """Return the errors of the operands' dtypes."""
@@ -73,12 +73,12 @@ class Call:
     operands: tuple[tuple[Operand, int], ...]
     compute: Compute
     rules: Rules = BLAS
-    to_host: bool = False  # its result goes to the host
+    to_host: bool = False  # whether its result goes to the host
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A graph of captured calls of a region; calls: None while it has none to replay."""
+    """A graph of captured calls of a region; `calls` is None while there are none to replay."""
 
     region: int
     names: dict[str, Operand]

@@ -18,16 +18,16 @@ class Contents:
 
     def __init__(self) -> None:
         self.bases: dict[str, Part] = {}
-        self.hosts: dict[str, Array] = {}  # in the order of their memory
+        self.hosts: dict[str, Array] = {}  # arrays in the order of their memory
         self.mappings: list[Mapping] = []
-        self.regions: dict[int, Region] = {}  # that are open; of one thread, younger ones have higher numbers
+        self.regions: dict[int, Region] = {}  # open regions; on one thread, younger regions have higher numbers
         self.chains: dict[str, Chain] = {}
-        self.captured: list[Group] = []  # while calls are captured: those that one of them overwrites
+        self.captured: list[Group] = []  # during a capture: the groups that a captured call overwrites
         self.capturing: int | None = None  # the region whose calls are captured
-        self.thread = 0  # that makes the next step
+        self.thread = 0  # the thread that makes the next step
 
     def make(self, base: Part, contents: Array) -> Outcome:
-        """Make a host array, or another one of that name if nothing of it is lent."""
+        """Make a host array, or replace the array of this name if no part of it is lent."""
         if any(mapping.base == base.base for mapping in self.mappings):
             raise Unspecified
         self.bases[base.base] = base
@@ -65,7 +65,7 @@ class Contents:
         return self.bases[base].read_only or any(base in region.lent_whole for region in self.regions.values())
 
     def lent(self, part: Part) -> bool:
-        """Tell whether some of it is lent anywhere."""
+        """Return whether some of a part is lent anywhere."""
         return any(
             m.base == part.base and lent.part.elements & part.elements for m in self.mappings for _, lent in m.lent()
         )

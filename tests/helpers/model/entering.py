@@ -1,4 +1,4 @@
-"""Regions are entered: what is present is shared, the rest is mapped."""
+"""Regions are entered: present arrays are shared, and all others are mapped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Entering(Contents):
     """The step that lends arrays."""
 
     def enter(self, number: int, device: str, arguments: Sequence[Argument]) -> Outcome:
-        """Lend arrays: what is present is shared; of the others, arguments whose hulls overlap are one new mapping."""
+        """Lend arrays: present arrays are shared; other arguments whose hulls overlap become one new mapping."""
         pointers: dict[int, Pointer] = {}
         errors: set[str] = set()
         fresh: list[int] = []
@@ -54,7 +54,7 @@ class Entering(Contents):
         return Outcome(warnings=("PerformanceWarning",) * sum(pointer.mapping.packed for pointer in ordered))
 
     def _present(self, device: str, argument: Argument) -> Mapping | None:
-        """Return the mapping that has an argument already."""
+        """Return the mapping that already has an argument."""
         part = argument.part
         if argument.direction == "Scratch":
             return None
@@ -76,7 +76,7 @@ class Entering(Contents):
         packed = len(members) == 1 and members[0].part.packed
         if not packed and any(member.part.lines is None for member in members):
             if all(member.part is members[0].part for member in members):
-                raise Unspecified  # the same array twice, but irregular
+                raise Unspecified  # the same irregular array twice
             raise Refused("PresentError")
         parts: list[Lent] = []
         for member in members:
