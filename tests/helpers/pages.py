@@ -19,7 +19,7 @@ class Block:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The devices, libraries and packages that it needs, as `needs=cuda:0,cupy` says."""
+        """The devices, libraries and packages that the block needs, as in `needs=cuda:0,cupy`."""
         said = [word.partition("=")[2].split(",") for word in self.words if word.startswith("needs=")]
         return frozenset(said[0] if said else ())
 
@@ -35,7 +35,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def programs(text: str) -> dict[tuple[str, ...], str]:
-    """Return the programs of a page, by what they need: each has the blocks that need no more than that."""
+    """Return {needs: program} of a page; a program consists of the blocks that need no more than its needs."""
     run = [block for block in blocks(text) if block.is_run]
     return {
         tuple(sorted(needs)): "\n".join(block.text for block in run if block.needs <= needs)
@@ -44,7 +44,7 @@ def programs(text: str) -> dict[tuple[str, ...], str]:
 
 
 def promised(code: str) -> list[str]:
-    """Return the text of the comments after `print`, and of those alone on the lines that follow."""
+    """Return the text of the comments after `print`, and of comments alone on the following lines."""
     lines: list[str] = []
     printing = False
     for line in code.splitlines():

@@ -1,4 +1,4 @@
-"""Programs and Python code run in processes of their own."""
+"""Programs and Python code that run in separate processes."""
 
 from __future__ import annotations
 

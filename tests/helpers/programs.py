@@ -1,6 +1,6 @@
-"""Programs that are run step by step as Python and in the model, and compared after each step.
+"""Programs that are run step by step in Python and in the model, and compared after each step.
 
-A step that comes out otherwise than it must raises Wrong; its text is the program as Python that runs in tests/.
+If a step has another outcome than it must have, Wrong is raised; its text is the program as Python that runs in tests/.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ BASES: Final = {
     "a": whole("a", (12,)),
     "A": whole("A", (4, 6)),
     "F": whole("F", (5, 4), "F"),
-    "B": whole("B", (1 << 15,)),  # less than 128 KiB, its half, never stays on a device
-    "P": whole("P", (1501,)),  # of some pages, which it shares with others at both ends
+    "B": whole("B", (1 << 15,)),  # its half has less than 128 KiB, and never stays on a device
+    "P": whole("P", (1501,)),  # several pages; those at both ends are shared with other data
     "R": whole("R", (23, 67)),
-    "L": whole("L", (1 << 21,)),  # more than there are pinned blocks for: it is on its way for a while
+    "L": whole("L", (1 << 21,)),  # larger than all pinned blocks, so that its copy takes a while
     "f": whole("f", (12,), dtype="float32"),
     "g": whole("g", (3, 5), "F", "float32"),
     "c": whole("c", (9,), dtype="complex128"),
     "C": whole("C", (3, 4), dtype="complex64"),
     "i": whole("i", (10,), dtype="int32"),
     "p": whole("p", (11,)),  # pinned
-    "E": whole("E", (1301,)),  # likewise, of some pages
+    "E": whole("E", (1301,)),  # pinned, too; several pages
     "q": whole("q", (7,), read_only=True),
 }
 REFUSALS: Final = frozenset(
     {"AliasError", "DirectionError", "InvalidDataError", "StalePointerError", "WrongDeviceError"}
-)  # of operands
+)  # the sizes of operands
 DRIVER_ERRORS: Final = frozenset({"BackendError", "DeviceMemoryError"})
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -92,10 +92,11 @@ Stage = Callable[[World, Outcome], Outcome | list[tuple[World, Outcome]]]
 class Step:
     """A step as Python, and in the model.
 
-    stages: what changes a world, one after the other; each gets what came of the one before, and gives what came of
-    both, or several worlds with that. touches: the device memory that it uses: device, part, whether it writes. views:
-    base arrays of which it takes views. regions: those whose pointers a routine gets. frees: those that it may make
-    writable again. leaves: a region. fails: what may come instead when the driver refuses. call: a routine's call.
+    stages: functions that change a world, one after the other; each gets the outcome of the stages before, and returns
+    the outcome including its own, or several worlds with their outcomes. touches: the device memory that it uses, as
+    (device, part, whether it writes). views: base arrays of which it takes views. regions: regions whose pointers a
+    routine gets. frees: arrays that it may make writable again. leaves: the region that it leaves. fails: the possible
+    outcomes if the driver refuses. call: a routine's call.
     """
 
     text: str
@@ -111,31 +112,31 @@ class Step:
     call: Call | None = None
 
     def ends(self, world: World, thread: int = 0) -> Ends:
-        """Return the outcomes that it may have on a thread: 1, 2, or 0 for the main one.
+        """Return the possible outcomes on a thread: 1, 2, or 0 for the main thread.
 
-        It changes the world; or a copy, if a later stage may find out that the documents do not say.
+        The step changes the world, or a copy of it if a later stage may be unspecified.
         """
         return in_any_order(world if len(self.stages) < 3 else world.copy(), (self, thread))
 
     def failures(self, world: World) -> list[tuple[World, Outcome]]:
-        """Return what may come instead when the driver refuses; nothing of a step that is refused before."""
+        """Return the possible outcomes if the driver refuses; none for a step that is refused before."""
         try:
             return self.fails(world) if self.fails else []
         except Refused:
             return []
 
     def called(self) -> str:
-        """Return it as an expression."""
+        """Return the step as an expression."""
         return self.text if self.expression else f"exec({self.text!r}, globals())"
 
     def code(self) -> CodeType:
         return compiled(self.text, "eval" if self.expression else "exec")
 
     def races(self, other: Step) -> bool:
-        """Tell whether they are a race of the program's own.
+        """Return whether two steps are a race in the program itself.
 
-        One writes what the other uses on the same device; or takes a view that may be read-only or not; or both leave
-        the same region.
+        It is a race if one step writes memory of a device that the other step uses, or takes a view whose writability
+        the other step changes, or if both leave the same region.
         """
         if self.frees & other.views or other.frees & self.views:
             return True
@@ -152,7 +153,8 @@ class Step:
 
 
 def in_any_order(world: World, *steps: tuple[Step, int]) -> Ends:
-    """Return the outcomes of steps made at once on their threads: their stages one after the other, in any order."""
+    """Return the outcomes of steps that are made at the same time on their threads; their stages may run in any
+    order."""
 
     def go_on(world: World, left: list[tuple[Stage, ...]], outcomes: list[Outcome]) -> None:
         if not any(left):
@@ -180,7 +182,7 @@ def forget(world: World, so_far: Outcome) -> Outcome:
 
 
 def _may_fail(outcome: Outcome) -> Outcome:
-    """Return the outcome of a refused step if the driver may fail before the refusal is found out."""
+    """Return the outcome of a refused step if the driver may fail before the step is refused."""
     return replace(outcome, errors=outcome.errors | DRIVER_ERRORS) if outcome.errors else outcome
 
 
@@ -201,21 +203,21 @@ def imported() -> dict[str, Any]:
 
 
 def product(A: Any, x: Any, largest: float) -> Any:
-    """Return A @ x, if every sum on the way is exact."""
+    """Return A @ x, if every intermediate sum is exact."""
     if np.max(np.abs(A) @ np.abs(x)) > largest:
         raise Unspecified
     return A @ x
 
 
 class Wrong(AssertionError):
-    """A program came out otherwise than it must; its text is the program."""
+    """A program has a wrong outcome; the text of the error is the program."""
 
 
 @dataclass(frozen=True)
 class Entered:
-    """A region as it was entered, and how often its host arrays had been made then."""
+    """An entered region, and the number of times that its host arrays had been made."""
 
-    first: int  # the region whose object it has
+    first: int  # the number of the first region of the same object
     device: str
     arguments: tuple[tuple[Direction, str, str], ...]
     versions: tuple[int, ...]
@@ -223,21 +225,21 @@ class Entered:
 
 @dataclass
 class Program:
-    """A program that is run as it is written, with the worlds it may be in by the documents."""
+    """A program that is run while it is written, with the worlds that the documents allow for it."""
 
     devices: tuple[str, str]
     names: dict[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     worlds: list[World] = field(default_factory=lambda: [World()])
     warned: list[str] = field(default_factory=list)
-    lent: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # host arrays, by region
-    versions: dict[str, int] = field(default_factory=dict)  # how often each host array was made
+    lent: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # {region: its host arrays}
+    versions: dict[str, int] = field(default_factory=dict)  # {host array: the number of times that it was made}
     entered: dict[int, Entered] = field(default_factory=dict)
     keeping: set[int] = field(default_factory=set)  # regions with on_error="keep"
-    failed: bool = False  # a backend call did, on purpose
-    short: bool = False  # the first device has little memory, so that any step may fail
-    count: int = 0  # of regions
-    values: int = 1  # the next; no two are the same
+    failed: bool = False  # whether a backend call failed on purpose
+    short: bool = False  # whether the first device has little memory, so that any step may fail
+    count: int = 0  # the number of regions
+    values: int = 1  # the next value; no two values are the same
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -252,14 +254,14 @@ class Program:
         return self.count
 
     def fresh(self, count: int = 1) -> float:
-        """Return the first of some values that were nowhere before."""
+        """Return the first of some values that were not used before."""
         self.values += count
         return float(self.values - count)
 
     # -- making steps --
 
     def do(self, step: Step, thread: int = 0) -> bool:
-        """Make a step and compare. Return False if the documents promise no outcome of it; then nothing was done."""
+        """Make a step and compare. If the documents promise no outcome of the step, do nothing and return False."""
         try:
             if len(self.worlds) == 1 and not self.short:
                 ends = step.ends(self.world, thread)
@@ -294,8 +296,8 @@ class Program:
         return True
 
     def do_in_flight(self, step: Step, device: str) -> bool:
-        """Make a step, and have its operations on a simulated device be under way as the next step begins."""
-        # Idle memory is freed first, as freeing it waits for them.
+        """Make a step whose operations on a simulated device are still under way when the next step begins."""
+        # Idle memory is freed first, because freeing it later would wait for the operations.
         self.lines.append(f'Device("{device}").trim()')
         Device(device).trim()
         return self.do(replace(step, text=f'in_flight("{device}", lambda: {step.called()})', expression=True))
@@ -303,7 +305,8 @@ class Program:
     def do_failing(self, step: Step, device: str, k: int, *, trim: bool = True) -> bool:
         """Make a step while the device's k-th backend call from now fails.
 
-        trim: to free idle memory first, so that the k-th call is the same one each time; that waits for the device.
+        trim: whether idle memory is freed first, so that the k-th call is the same each time; this waits for the
+        device.
         """
 
         def failing(world: World, _: Outcome) -> list[tuple[World, Outcome]]:
@@ -312,7 +315,7 @@ class Program:
             well = [(end, outcome) for end, outcome in ends if not outcome.errors]
             if well and step.fails:
                 well += step.fails(world)
-            # Unless the driver fails before a refusal is found out.
+            # The driver may fail before the step is refused.
             return well + [(end, _may_fail(outcome)) for end, outcome in refused]
 
         if trim:
@@ -338,7 +341,7 @@ class Program:
             messages = [f"# must raise {sorted(o.errors)}" if o.errors else f"# must give {o.value}" for o in outcomes]
             if not all(outcome_.agrees(outcome) for outcome_, outcome in zip(came, outcomes, strict=True)):
                 reasons.append("; ".join(messages))
-            elif warned != must and not self.failed and not self.short:  # a lack of pinned memory is reported once
+            elif warned != must and not self.failed and not self.short:  # no memory to pin: reported only once
                 reasons.append(f"# must warn {dict(must)}")
             elif wrong := [base for base, array in arrays.items() if not np.array_equal(array, world.hosts[base])]:
                 base = wrong[0]
@@ -375,7 +378,8 @@ class Program:
             attempt(partial(self.names[name].__exit__, KeyError, KeyError(), None))
         self.names.clear()
         if self.failed or self.short:
-            # The next region that is left well, on any thread, tells of pinned memory that this program lacked.
+            # The next region that is left without an exception, on any thread, reports that this program lacked pinned
+            # memory.
             lend(np.zeros(1), device="host")
 
     # -- steps, written --
@@ -426,7 +430,7 @@ class Program:
         )
 
     def reenter(self, old: int) -> Step | None:
-        """Enter a region object again, with the same arrays, if they are whole and still the program's."""
+        """Enter a region object again, with the same arrays, if these are whole and still belong to the program."""
         entered = self.entered[old]
         versions = tuple(self.versions.get(base, 0) for _, base, _ in entered.arguments)
         if any(self.entered[number].first == entered.first for number in self.world.regions):
@@ -463,7 +467,7 @@ class Program:
             return ends
 
         def leave(world: World, _: Outcome) -> Outcome:
-            return world.leave(number, end) if number in world.regions else Outcome()  # twice does nothing
+            return world.leave(number, end) if number in world.regions else Outcome()  # a second time, it does nothing
 
         frees = self.world.regions[number].lent_whole
         return Step(text, (leave, forget), "leave", frees=frees, leaves=number, fails=fails)
@@ -501,7 +505,7 @@ class Program:
         compute: Callable[..., tuple[tuple[Any, ...], object]],
         rules: Rules = BLAS,
     ) -> Step:
-        """A routine whose first argument is a scalar: on the host, or an element that a pointer has."""
+        """Return a call of a routine whose first argument is a scalar on the host, or an element of a pointer."""
         texts = ", ".join(operand.text for operand, _ in operands)
         if isinstance(alpha, Operand):
             text = f"blas.{name}({alpha.text}, {texts})"
@@ -544,7 +548,7 @@ class Program:
     def gemv(
         self, A: Operand, x: Operand, y: Operand, *, alpha: float | Operand = 1.0, beta: float | Operand = 1.0
     ) -> Step:
-        """A product; alpha and beta are numbers, or elements that pointers have, or one of each."""
+        """Return a product; alpha and beta are numbers, or elements of pointers, or one of each."""
         largest = LARGEST[A.part.dtype]
         operands = [(A, READS), (x, READS), (y, OVERWRITES if beta == 0 else READS_AND_WRITES)]
         numbers: list[float | None] = []
@@ -564,7 +568,7 @@ class Program:
         return self.routine(text, operands, compute)
 
     def syrk(self, A: Operand, C: Operand, uplo: str) -> Step:
-        """The product of a matrix with its transpose, one triangle of it."""
+        """Return a product of a matrix with its transpose, which writes one triangle."""
         largest = LARGEST[A.part.dtype]
 
         def compute(A: Any, _: Any) -> tuple[tuple[Any], None]:
@@ -575,7 +579,7 @@ class Program:
         return self.routine(f'blas.syrk(1.0, {A.text}, 0.0, {C.text}, uplo="{uplo}")', operands, compute)
 
     def vendor(self, name: str, n: int, x: Operand, kx: int, y: Operand, ky: int, device: str) -> Step | None:
-        """A vendor's copy, swap or axpy of n elements, each k-th of a pointer's vector."""
+        """Return a vendor's copy, swap or axpy of n elements; they are every k-th element of a pointer's vector."""
         if x.part.dtype != y.part.dtype or x.part.dtype == "int32" or "" in (x.text, y.text):
             return None
         results: list[Operand] = []
@@ -612,7 +616,7 @@ class Program:
         return self.routine(text, operands, compute, LEVEL_1)
 
     def add(self, x: Operand, y: Operand, z: Operand) -> Step:
-        """A kernel of the program's own."""
+        """Return a launch of the program's own kernel."""
         operands = [(x, READS), (y, READS), (z, OVERWRITES)]
         text = f"add({x.text}, {y.text}, {z.text})"
         return self.routine(text, operands, lambda x, y, z: ((x + y,), None))
@@ -682,7 +686,7 @@ class Program:
         return Step(f"{base}{key}[...] = {value}", stages, expression=False)
 
     def call(self, device: str, routine: str, *arguments: tuple[Direction, str, str]) -> Step:
-        """`call(blas.scal, ...)` or `call(blas.asum, ...)` of one vector, `call(blas.copy, ...)` of two."""
+        """Return `call(blas.scal, ...)` or `call(blas.asum, ...)` of one vector, or `call(blas.copy, ...)` of two."""
         number = self.next_region()
         lent = [Argument(direction, view(BASES[base], key)) for direction, base, key in arguments]
         operands = [Operand(number, i, lent_array.part, "") for i, lent_array in enumerate(lent)]
@@ -718,7 +722,7 @@ class Program:
 
 @contextmanager
 def program_on(devices: tuple[str, str], bases: str, kind: type[Program] = Program) -> Iterator[Program]:
-    """Give a program that has made its arrays; at the end of the block everything of it is gone."""
+    """Yield a program that has made its arrays; at the end of the block, all its arrays and regions have ended."""
     program = kind(devices)
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -1,8 +1,8 @@
-"""Random kernels in Python, with the same statements for whole arrays in NumPy: the results have to be the same bits.
+"""Random kernels in Python, with the same statements for whole arrays in NumPy; both have to compute the same bits.
 
-A kernel reads arrays of several dtypes, at its own elements and at others, computes in loops and under conditions, and
-writes one or two arrays of one partition. What it is follows from its seed alone. Each operation has a type: both
-operands have it, and the result is rounded or wrapped to it, as NumPy's is.
+A kernel reads arrays of several dtypes, at its own elements and at other elements, computes in loops and under
+conditions, and writes one or two arrays of one partition. Its seed alone determines the kernel. Each operation has a
+type: both operands have this type, and the result is rounded or wrapped to it, as in NumPy.
 
     cd tests && python -m helpers.random_kernels --device host sim:0 cuda:0 --count 500
 """
@@ -22,7 +22,7 @@ INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 STORED = (*FLOATS, *INTEGERS, "float16")
 BY_ELEMENTS = ("Linear1D()", "GridStride1D()", "PerBlock()")
 BY_PAIRS = ("Linear2D()", "Rows()", "RowBlocks(2)", "Tiles(3, 4)", "Tiles(8, 16)")
-Code = tuple[str, str]  # of an expression: in the kernel, and for arrays in NumPy
+Code = tuple[str, str]  # an expression as code in the kernel, and as code for arrays in NumPy
 
 
 class RandomKernel:
@@ -121,7 +121,7 @@ class RandomKernel:
         return f"np.{dtype}({text})", f"np.{dtype}({text})"
 
     def element(self, name: str) -> Code:
-        """Return an element of an input: the thread's own, or another one, around the end."""
+        """Return an element of an input: the thread's own element, or another one, counted around the end."""
         shift = self.below(4)
         if self.rank == 1:
             return (f"{name}[(i + {shift}) % n]", f"np.roll({name}, {-shift})") if shift else (f"{name}[i]", name)
@@ -167,7 +167,8 @@ class RandomKernel:
         return np.asfortranarray(values) if self.rank == 2 and self.below(3) == 0 else values
 
     def check(self, device: str) -> None:
-        """Run it on a device and in NumPy. Raises AssertionError with the source for results of other bits."""
+        """Run the kernel on a device and in NumPy. Raise AssertionError with the source if the bits of the results
+        differ."""
         if self.kernel is None:
             names = {name: getattr(kernels, name) for name in kernels.__all__} | {"np": np, "In": In, "Out": Out}
             function = function_of(self.source, self.file, {**names, "InOut": InOut})
@@ -191,12 +192,13 @@ def casted(value: Any, dtype: str) -> Any:
 
 
 def computed(dtype: str) -> str:
-    """Return the dtype with which kernels compute."""
+    """Return the dtype in which kernels compute."""
     return "float32" if dtype == "float16" else dtype
 
 
 def fits(dtype: str, other: str) -> bool:
-    """Tell whether a value is converted with no undefined result: of an integer to any, of a float to a float."""
+    """Return whether a conversion has no undefined result, as from an integer to any dtype, or from a float to a
+    float."""
     return not dtype.startswith("float") or other.startswith("float")
 
 

@@ -2,11 +2,12 @@
 
     python tests/helpers/random_programs.py --device sim:0 --count 100000
 
-All numbers are small integers, and products are taken modulo 16, so that each is exact in whatever order it is summed:
-one byte that is stale, missing or twice there shows. The last digits of LAPACK's results depend on the library. Of
-these, weighted sums are compared, of matrices so well conditioned that one wrong number shows. Each batch runs as it
-is, and then under accelerate(margin=0), by which all goes that can, and all stays that may. On `sim` backend calls fail
-now and then. At last some of the batch runs by a plan, with and without arrays that stay: all bits are the same.
+All numbers are small integers, and products are taken modulo 16, so that each product is exact in any order of
+summation, and a single byte that is stale, missing or doubled changes the result. The last digits of LAPACK's results
+depend on the library, so weighted sums of these results are compared; the matrices are so well conditioned that one
+wrong number changes the sums. Each batch runs without acceleration, and then under accelerate(margin=0), which sends
+all possible calls and keeps all possible arrays. On `sim`, backend calls fail now and then. At the end, some of the
+batch runs by a plan, with and without resident arrays, and all bits have to be the same.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from scipy.linalg import lapack
 
 from offload_args import Device, accelerate, testing
 
-N = 132  # a matrix of 136 KiB: the smallest that may stay have 128
+N = 132  # a matrix of 136 KiB; the smallest arrays that may stay have 128 KiB
 DTYPES = ("f8", "f8", "f4", "c16")
 LETTERS = {"f4": "s", "f8": "d", "c16": "z"}
-ERRORS = {"f4": 2e-5, "f8": 1e-10, "c16": 1e-10}  # of LAPACK's results, beside the largest number
+ERRORS = {"f4": 2e-5, "f8": 1e-10, "c16": 1e-10}  # the errors of LAPACK's results, relative to the largest number
 Fail = Callable[[], None]
 
 
@@ -39,7 +40,7 @@ def never() -> None:
 
 
 class Program:
-    """One program: what it does follows from its seed alone."""
+    """One program, which is determined by its seed alone."""
 
     def __init__(self, seed: int, fail: Fail = never) -> None:
         self.rng = np.random.default_rng(seed)
@@ -49,7 +50,7 @@ class Program:
         rows = 2 * N if self.choose(3) == 0 else N
         self.matrices = [self.numbers((rows, N)) for _ in range(2)]
         self.vector = self.numbers((N,))
-        self.buffer = np.zeros((N, N), self.dtype, order="F")  # LAPACK factors it in place
+        self.buffer = np.zeros((N, N), self.dtype, order="F")  # the matrix that LAPACK factors in place
         self.measured: list[tuple[float, np.ndarray, int]] = []
 
     def choose(self, count: int) -> int:
@@ -60,13 +61,13 @@ class Program:
         return np.asfortranarray(built) if len(shape) == 2 and self.choose(3) == 0 else built
 
     def note(self, result: np.ndarray) -> None:
-        self.digest = crc32(np.ascontiguousarray(result + 0).tobytes(), self.digest)  # + 0: -0.0 is 0.0
+        self.digest = crc32(np.ascontiguousarray(result + 0).tobytes(), self.digest)  # + 0 turns -0.0 into 0.0
 
     def matrix(self) -> np.ndarray:
         return self.matrices[self.choose(len(self.matrices))]
 
     def square(self) -> np.ndarray:
-        """Return N x N numbers: a whole matrix, a part of one, or the transpose of that."""
+        """Return N x N numbers: a whole matrix, a part of a matrix, or the transpose of either."""
         A = self.matrix()
         if A.shape[0] > N:
             first = self.choose(3) * (N // 2)
@@ -76,7 +77,7 @@ class Program:
     # -- steps --
 
     def write(self) -> None:
-        """Write some of a matrix, in one of the ways in which programs do."""
+        """Write some of a matrix, in one of the ways in which programs write."""
         A, way = self.matrix(), self.choose(11)
         row, column = self.choose(A.shape[0]), self.choose(N)
         if way == 0:
@@ -113,14 +114,14 @@ class Program:
             values[:] = values[::-1].copy()
 
     def replace(self) -> None:
-        """Free a matrix and take memory anew, often the same."""
+        """Free a matrix and allocate another one, often in the same memory."""
         at = self.choose(len(self.matrices))
         shape = self.matrices[at].shape
         self.matrices[at] = np.empty(0)
         self.matrices[at] = self.numbers(shape) if self.choose(2) else np.zeros(shape, self.dtype)
 
     def reduce(self, A: np.ndarray) -> None:
-        """Bring numbers back to 0 ... 15, in place."""
+        """Reduce numbers to 0 ... 15, in place."""
         parts = A.view(self.dtype.replace("c16", "f8")) if A.flags.c_contiguous else None
         if parts is not None:
             np.remainder(parts, 16, out=parts)
@@ -152,14 +153,14 @@ class Program:
             del self.matrices[self.choose(2)]
 
     def multiply_into(self) -> None:
-        """Overwrite a matrix by a product, or add one to it."""
+        """Overwrite a matrix by a product, or add a product to it."""
         A, B = self.square(), self.square()
         if self.choose(2):
             out = self.matrix()[:N]
             np.matmul(A, B, out=out)
         else:
             out = np.asfortranarray(self.matrix()[:N])
-            if np.shares_memory(out, A) or np.shares_memory(out, B):  # BLAS does not say what comes then
+            if np.shares_memory(out, A) or np.shares_memory(out, B):  # BLAS does not define the result in this case
                 out = out.copy(order="F")
             gemm = getattr(fortran, LETTERS[self.dtype] + "gemm")
             out = gemm(1.0, A, B, beta=1.0, c=out, overwrite_c=self.choose(2))
@@ -173,7 +174,7 @@ class Program:
         self.note(C)
 
     def in_place(self) -> None:
-        """A triangular product, and a rank-1 update: the output is an input."""
+        """Make a triangular product and a rank-1 update, whose output is an input."""
         letter, A = LETTERS[self.dtype], np.asfortranarray(self.matrix()[:N])
         self.note(getattr(fortran, letter + "trmv")(A, self.vector, lower=self.choose(2), trans=self.choose(2)))
         ger = getattr(fortran, letter + ("geru" if letter == "z" else "ger"))
@@ -182,7 +183,8 @@ class Program:
         self.note(self.matrices[0])
 
     def on_threads(self) -> None:
-        """Multiply a matrix that all threads read by vectors, and matrices of their own, which they write."""
+        """On each thread, multiply vectors by a matrix that all threads read, and by a matrix of the thread, which it
+        writes."""
         shared, x, values = self.square(), self.vector, [self.choose(4) for _ in range(3)]
         own = [self.numbers((N, N)) for _ in values]
         results: list[list[np.ndarray]] = [[] for _ in values]
@@ -224,7 +226,7 @@ class Program:
         return A
 
     def spoil(self, A: np.ndarray) -> np.ndarray:
-        """Make one matrix in eight such that LAPACK refuses it, or has NaN."""
+        """Change one matrix in eight so that LAPACK refuses it, or put NaN into it."""
         way, at = self.choose(24), self.choose(N)
         if way == 0:
             A[at] = 0
@@ -235,7 +237,7 @@ class Program:
         return A
 
     def factor(self) -> None:
-        """Solve, invert, factor as NumPy does: in memory of its own, often the same."""
+        """Solve, invert and factor by NumPy's functions, whose memory is new, and often the same."""
         call = [
             lambda: [np.linalg.solve(self.spoil(self.system()), self.square())],
             lambda: [np.linalg.solve(self.spoil(self.system())[::-1], self.vector)],
@@ -254,13 +256,13 @@ class Program:
 
     @staticmethod
     def product(w: np.ndarray, V: np.ndarray) -> np.ndarray:
-        """Return the matrix that has these eigenvalues and vectors, whose signs are any."""
+        """Return the matrix with these eigenvalues and vectors, because the signs of vectors are arbitrary."""
         return (V * w) @ V.conj().T
 
     def factor_in_place(self) -> None:
         """Factor the buffer in place, or a part of it, and solve with the factors.
 
-        No matrix of whole numbers is overwritten: the last bits of LAPACK's results differ between devices.
+        No matrix of whole numbers is overwritten, because the last bits of LAPACK's results differ between devices.
         """
         letter, n = LETTERS[self.dtype], N - self.choose(2) * 12
         self.buffer[:] = self.spoil(self.positive())
@@ -280,7 +282,7 @@ class Program:
         self.measure(np.asarray(factors))
 
     def solve_again(self) -> None:
-        """Solve with factors that stay, and write them in between."""
+        """Solve with factors that stay on the device, and write to the factors in between."""
         letter, system = LETTERS[self.dtype], self.system()
         factors, pivots, _ = getattr(lapack, letter + "getrf")(system)
         for _ in range(2 + self.choose(6)):
@@ -291,7 +293,7 @@ class Program:
                 factors[row, row:] *= 2
 
     def solve_on_threads(self) -> None:
-        """Solve on three threads with a matrix that they share, and with one of their own, which they write."""
+        """Solve on three threads with a shared matrix, and with a matrix of each thread, which the thread writes."""
         shared, x = self.system(), self.vector
         own = [self.system() for _ in range(3)]
         results: list[list[np.ndarray]] = [[] for _ in own]
@@ -331,7 +333,7 @@ class Program:
 
 
 class Outcome:
-    """The notes of a program: of each step, and of LAPACK."""
+    """The notes of a program about each step and about LAPACK."""
 
     def __init__(self, seed: int, fail: Fail = never) -> None:
         program = Program(seed, fail)
@@ -340,7 +342,8 @@ class Outcome:
         self.measured = program.measured
 
     def compare(self, right: Outcome, name: str, *, bits: bool) -> None:
-        """Raise AssertionError unless it is the right outcome. bits: LAPACK's results have the same bits, too."""
+        """Raise AssertionError unless this outcome is right. `bits`: whether LAPACK's results must have the same bits,
+        too."""
         names = [step for step, _ in self.history]
         for step, expected in zip(self.history, right.history, strict=True):
             assert step == expected, f"program {self.seed} differs on {name}, in {names}: {step}"
@@ -351,7 +354,8 @@ class Outcome:
 
 
 def check(name: str, first: int, count: int) -> int:
-    """Run programs first ... first + count - 1 as they are and accelerated; return how many calls went."""
+    """Run `count` programs from number `first` on, without and with acceleration; return the number of calls that
+    went."""
     device, chance, seeds = Device(name), np.random.default_rng(first), range(first, first + count)
     expected = [Outcome(seed) for seed in seeds]
     gone = 0
@@ -360,7 +364,7 @@ def check(name: str, first: int, count: int) -> int:
         testing.fail_call(device, int(chance.integers(1, 60)) if chance.integers(8) == 0 else 0)
 
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("ignore")  # of pinned memory that can't be had
+        warnings.simplefilter("ignore")  # warnings about missing pinned memory
         with accelerate(device, margin=0, lines=False) as on:
             for seed, right in zip(seeds, expected, strict=True):
                 Outcome(seed, fail if name.startswith("sim") else never).compare(right, name, bits=False)

@@ -2,9 +2,9 @@
 
     cd tests; python -m helpers.random_replays --device sim:0 --count 5000
 
-A program is what its seed says: captures, in which some calls fail, replays with new contents and numbers, loops,
-graphs that are captured anew, dropped or stale; between them the steps of helpers/writer.py. One that comes out
-otherwise than it must is shortened, and printed as Python that runs in tests/.
+The seed determines a program: captures, in which some calls fail, replays with new contents and numbers, loops, and
+graphs that are captured anew, deleted or stale; between these, the steps of helpers/writer.py. A program with a wrong
+outcome is shortened, and printed as Python that runs in tests/.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ NUMBERS: Final = ("alpha", "beta")
 
 @dataclass(frozen=True)
 class GraphStep(Step):
-    """A step that makes a graph anew, or drops it. first: the first region of the same object; None: it is dropped."""
+    """A step that captures a graph anew, or deletes it. `first` is the first region of the same object; None to delete
+    it."""
 
     graph: str = ""
     first: int | None = None
@@ -49,13 +50,13 @@ class GraphStep(Step):
 
 
 class ReplayProgram(Program):
-    """A program that has graphs, too."""
+    """A program that also has graphs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.graphs: dict[str, int] = {}  # that were captured, with the first region of the same object
-        self.keeps: dict[str, set[int]] = {}  # the first regions of the objects that a graph, captured or not, may keep
-        self.numbers: dict[tuple[int, int], str] = {}  # of graphs: their text by region and place among its pointers
+        self.graphs: dict[str, int] = {}  # {captured graph: the first region of the same object}
+        self.keeps: dict[str, set[int]] = {}  # {graph: the first regions of the objects that it may keep}
+        self.numbers: dict[tuple[int, int], str] = {}  # {(region, place among its pointers): text of a graph's number}
         self.count_of_numbers = 0
 
     def operand(self, number: int, i: int, key: str = "") -> Operand:
@@ -119,7 +120,7 @@ class ReplayProgram(Program):
         *,
         raises: bool = False,
     ) -> Step:
-        """Capture calls; with True beside one, its result goes to the host. raises: the block does, at its end."""
+        """Capture calls; with True, a call's result goes to the host. `raises`: whether the block raises at its end."""
         values = [float(self.values % 3) for _ in numbers]
         texts = [f"{key}={x.text}" for key, x in pointers.items()]
         for (key, x), value in zip(numbers.items(), values, strict=True):
@@ -160,14 +161,14 @@ class ReplayProgram(Program):
             "capture",
             touches=touches,
             regions=regions,
-            fails=None if begin[0] == "r" and name in self.names else fails,  # else it might drop the old one in vain
+            fails=None if begin[0] == "r" and name in self.names else fails,  # else the old graph might be lost
             graph=name,
             first=self.entered[number_].first,
             numbers=tuple(numbers.values()),
         )
 
     def replay(self, name: str, contents: Sequence[tuple[str, Content, str]]) -> Step:
-        """Replay a graph with contents, each with its text."""
+        """Replay a graph with contents; each has its text."""
         pairs = [(key, source) for key, source, _ in contents]
 
         def fails(world: World) -> list[tuple[World, Outcome]]:
@@ -204,7 +205,7 @@ class ReplayProgram(Program):
 
 
 class ReplayWriter(Writer):
-    """Writes programs that have graphs."""
+    """Writes programs with graphs."""
 
     program: ReplayProgram
     KINDS: Final = (  # type: ignore[misc]
@@ -222,8 +223,8 @@ class ReplayWriter(Writer):
     )
 
     focus: int | None = None  # the region whose calls are captured
-    graph = ""  # that is captured
-    own: tuple[Operand, ...] = ()  # numbers of it
+    graph = ""  # the graph that is captured
+    own: tuple[Operand, ...] = ()  # the numbers of this graph
 
     def region(self) -> int | None:
         numbers = sorted(self.program.world.regions, reverse=True)
@@ -249,7 +250,7 @@ class ReplayWriter(Writer):
         return super().scalar(numbers)
 
     def known_numbers(self) -> list[Operand]:
-        """Return the numbers of graphs, and of the one that is captured, in place of those that it had."""
+        """Return the numbers of graphs; for the graph that is captured now, the new numbers replace the old ones."""
         numbers, regions = self.program.numbers.items(), self.program.world.regions
         known = [self.program.operand(*at) for at, text in numbers if at[0] in regions and text[:2] != self.graph]
         return [*self.own, *known]
@@ -369,7 +370,7 @@ class ReplayWriter(Writer):
         return self.program.loop(number_, calls, end, self.pick((5, 20)))
 
     def mark(self) -> Step | None:
-        """Make one element of a vector other than 0."""
+        """Set one element of a vector to another number than 0."""
         x = self.pointer(lambda ndim: ("",))
         if not x or x.part.index.ndim != 1:
             return None
@@ -382,7 +383,7 @@ class ReplayWriter(Writer):
         return self.program.drop_graph(self.pick(list(self.program.graphs))) if self.program.graphs else None
 
     def drop(self) -> Step | None:
-        """Drop a region that no graph keeps."""
+        """Delete a region that no graph keeps."""
         number_ = self.region()
         if number_ is None or self.program.entered[number_].first in set().union(*self.program.keeps.values()):
             return None
@@ -400,7 +401,7 @@ BASES_OF_PROGRAMS: Final = tuple("a aA aA aAF aF aAf af fg c cC ai p pA qa P E A
 
 
 def run(devices: tuple[str, str], data: bytes) -> int:
-    """Run a program; return how many steps it made."""
+    """Run a program; return the number of its steps."""
     bases = BASES_OF_PROGRAMS[data[0] % len(BASES_OF_PROGRAMS)]
     with program_on(devices, bases, ReplayProgram) as program:
         assert isinstance(program, ReplayProgram)
@@ -412,7 +413,7 @@ def run(devices: tuple[str, str], data: bytes) -> int:
 
 
 def shortened(devices: tuple[str, str], data: bytes) -> Wrong:
-    """Return how a program comes out wrong that has no step to spare."""
+    """Return the error of a shortened program, of which no step can be left out."""
     steps = [data[at : at + BYTES] for at in range(0, len(data), BYTES)]
     wrong = Wrong("it did not come again")
     size = len(steps)
@@ -430,7 +431,7 @@ def shortened(devices: tuple[str, str], data: bytes) -> Wrong:
 
 
 def check(devices: tuple[str, str], first: int, count: int) -> int:
-    """Run the programs of some seeds; return how many steps they made."""
+    """Run the programs of some seeds; return the number of their steps."""
     steps = 0
     for seed in range(first, first + count):
         data = random.Random(seed).randbytes(LENGTH * BYTES)
@@ -452,7 +453,7 @@ def main() -> None:
     parser.add_argument("--on", action="store_true", help="go on after a program that comes out wrong")
     options = parser.parse_args()
     other = options.other or {"sim:0": "sim:1", "host": "sim:0"}.get(options.device, "host")
-    Device(options.device), Device(other)  # are here
+    Device(options.device), Device(other)  # check that both devices exist
     begun, steps = perf_counter(), 0
     for seed in range(options.first, options.first + options.count):
         try:

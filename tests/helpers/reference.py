@@ -1,8 +1,8 @@
-"""The results of BLAS, written out plainly on dense arrays, for tests; independent of any BLAS.
+"""The results of BLAS, written out plainly on dense arrays, for tests, without a BLAS library.
 
-Functions work in the dtype of their arrays: give them `wide` ones. Each is a polynomial in its operands with positive
-coefficients, so that the same function of absolute values is the magnitude that rounding errors are measured against.
-Of matrices only the elements that the routine may read are used: fill the rest with NaN. A check of y = A x reads:
+Functions work in the dtype of their arrays, so pass `wide` arrays. Each function is a polynomial in its operands with
+positive coefficients. So the same function of absolute values is the magnitude to which rounding errors are compared.
+Only those elements of matrices that the routine may read are used; fill the others with NaN. A check of y = A x is:
 
     A, x = np.ones((3, 4), np.float32), np.ones(4, np.float32)
     y = blas_under_test(A, x)  # float32
@@ -27,7 +27,7 @@ WIDE = {"F": np.clongdouble, "D": np.clongdouble, "G": np.clongdouble}
 
 
 def wide(a: Any) -> Array:
-    """Return a copy in the widest dtype: complex if it is."""
+    """Return a copy in the widest real or complex dtype."""
     a = np.asarray(a)
     return a.astype(WIDE.get(a.dtype.char, np.longdouble))
 
@@ -41,7 +41,7 @@ def conj(A: Array, wanted: bool) -> Array:
 
 
 def triangle(A: Array, uplo: str, diag: str = "N") -> Array:
-    """The triangular matrix that is stored in one triangle of A; diag "U": with ones on its diagonal."""
+    """Return the triangular matrix that is stored in one triangle of A, with ones on its diagonal if diag is "U"."""
     rows, columns = np.indices(A.shape)
     kept = (columns >= rows) if uplo == "U" else (columns <= rows)
     T = np.where(kept, A, A.dtype.type(0))
@@ -51,7 +51,8 @@ def triangle(A: Array, uplo: str, diag: str = "N") -> Array:
 
 
 def symmetric(A: Array, uplo: str, hermitian: bool = False) -> Array:
-    """The matrix that is stored in one triangle of A, symmetric or Hermitian; then its diagonal counts as real."""
+    """Return the symmetric or Hermitian matrix that is stored in one triangle of A; a Hermitian diagonal counts as
+    real."""
     T = triangle(A, uplo)
     diagonal = np.diag(np.diag(T))
     off = T - diagonal
@@ -66,18 +67,18 @@ def in_triangle(n: int, uplo: str) -> NDArray[np.bool_]:
 
 
 def packed(A: Array, uplo: str, order: str = "F") -> Array:
-    """One triangle of A column by column ("F") or row by row ("C"), as one vector."""
+    """Return one triangle of A as a vector, column by column ("F") or row by row ("C")."""
     n = len(A)
     lines = [A[:, j] for j in range(n)] if order == "F" else [A[i] for i in range(n)]
-    # the upper triangle by columns and the lower by rows begin at 0; the others at the diagonal
+    # lines of the upper triangle by columns, and of the lower by rows, begin at 0; others begin at the diagonal
     begins = (uplo == "U") == (order == "F")
     return np.concatenate([line[: i + 1] if begins else line[i:] for i, line in enumerate(lines)] or [A.ravel()])
 
 
 def banded(A: Array, kl: int, ku: int, order: str, gap: complex) -> Array:
-    """The band of A, of kl diagonals below and ku above, one a row ("F") or one a column ("C", as CBLAS has it).
+    """Return the band of A, of kl diagonals below and ku above: one a row ("F") or one a column ("C", as in CBLAS).
 
-    Every byte outside of A is `gap`. Both give an array whose memory in that order is what BLAS reads.
+    Every byte outside of A is `gap`. Both arrays have memory, in their order, that BLAS can read.
     """
     m, n = A.shape
     if order == "C":
@@ -90,7 +91,7 @@ def banded(A: Array, kl: int, ku: int, order: str, gap: complex) -> Array:
 
 
 def band_of(A: Array, kl: int, ku: int) -> Array:
-    """A with zeros outside its band."""
+    """Return A with zeros outside of its band."""
     rows, columns = np.indices(A.shape)
     return np.where((columns - rows <= ku) & (rows - columns <= kl), A, A.dtype.type(0))
 
@@ -122,7 +123,7 @@ def rot(x: Array, y: Array, c: Any, s: Any, minus: int = -1) -> tuple[Array, Arr
 
 
 def rotm_matrix(param: Array) -> Array:
-    """The H that param stands for."""
+    """Return the matrix H for which param stands."""
     flag, h11, h21, h12, h22 = param
     H = {-2: [[1, 0], [0, 1]], -1: [[h11, h12], [h21, h22]], 0: [[1, h12], [h21, 1]], 1: [[h11, 1], [-1, h22]]}
     return np.array(H[int(flag)], dtype=param.dtype)
@@ -176,16 +177,16 @@ def trmm(alpha: Any, T: Array, B: Array, side: str = "L", trans: str = "N") -> A
 
 
 def finfo(dtype: Any) -> Any:
-    """Return the limits of a dtype, of those that NumPy lacks too."""
+    """Return the limits of a dtype, even of one that NumPy lacks."""
     return ml_dtypes.finfo(dtype) if np.dtype(dtype).kind == "V" else np.finfo(dtype)
 
 
 # -- how far off a result may be ---------------------------------------------------------------------------------------
 def tolerance(dtype: Any, terms: int, magnitude: Any) -> Any:
-    """The error bound of sums of `terms` products that are `magnitude` in absolute value, computed in dtype.
+    """Return the error bound of sums of `terms` products of total absolute value `magnitude`, computed in dtype.
 
-    (terms + 4) eps for real dtypes in whatever order (Higham, Accuracy and Stability, section 3.1), four times as much
-    for the products and sums of complex ones, and the smallest number for what underflows.
+    It is (terms + 4) eps for real dtypes in any order (Higham, Accuracy and Stability, section 3.1), four times as much
+    for complex dtypes, and at least the smallest number, for underflow.
     """
     info = finfo(dtype)
     factor = 4 if np.dtype(dtype).kind == "c" else 1

@@ -1,4 +1,4 @@
-"""Arrays large enough to be resident, and how much of them is sent."""
+"""Arrays that are large enough to be resident, and the number of their bytes that are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N = 1 << 18  # float32: 256 pages
 
 
 def ramp(n: int = N) -> Array:
-    """Return 1, 2, 3, ... on pages of their own: writes of neighbours on the edge pages would count, too."""
+    """Return 1, 2, 3, ... on separate pages, because writes of neighbours on shared pages would count, too."""
     nbytes = (4 * n + PAGE - 1) // PAGE * PAGE
     owner = np.empty(nbytes + PAGE, np.uint8)
     x = owner[-owner.ctypes.data % PAGE :][: 4 * n].view(np.float32)
@@ -24,7 +24,7 @@ def ramp(n: int = N) -> Array:
 
 
 def there(array: Array, device: str, **options: Any) -> tuple[Array, int]:
-    """Return the bytes of an array on the device, and how many of them had to be sent."""
+    """Return the elements of an array on the device, and the number of bytes that had to be sent."""
     result = np.empty(array.size, np.float32)
     with testing.counting(Device(device)) as moved:
         with offload_args(In(array), device=device, **options) as (d,):
@@ -34,7 +34,7 @@ def there(array: Array, device: str, **options: Any) -> tuple[Array, int]:
 
 
 def sent(array: Array, device: str, **options: Any) -> int:
-    """Lend and read the array; check that the device has the bytes of the host."""
+    """Return the bytes that are sent when the array is lent and read; check that the device has the host's bytes."""
     result, nbytes = there(array, device, **options)
     np.testing.assert_array_equal(result, array.ravel())
     return nbytes

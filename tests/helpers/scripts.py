@@ -1,4 +1,4 @@
-"""Scripts and calls for tests of the trace, and the timelines that it saves."""
+"""Scripts and calls for tests of traces, and of the timelines that traces save."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from offload_args import In, Out, blas, offload_args
 from offload_args.tracing import Trace
 
-# It lends A, x and y in ten regions, at line 16.
+# This script lends A, x and y in ten regions, at line 16.
 LOOP = """\
 import numpy as np
 from offload_args import blas, offload_args
@@ -57,7 +57,7 @@ def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def slices(path: Path) -> list[dict[str, Any]]:
-    """Return the slices of a timeline, after checks of everything that readers of the format rely on."""
+    """Return the slices of a timeline, after checks of all facts on which readers of the format rely."""
     document = json.loads(path.read_text())
     slices = []
     for event in document["traceEvents"]:

@@ -1,4 +1,4 @@
-"""The pages of the reference on Python: the names that they show, and the objects behind these."""
+"""The pages of the reference on Python: the names that they show, and the objects with these names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _MEMBERS = re.compile(r":members:(.*(?:\n {6}.*)*)")
 
 
 class Entry(NamedTuple):
-    """A directive of a page: its kind, the name and the object; members: as named, [] for all, None without any."""
+    """A directive of a page: its kind, its name and its object; `members` has the named members, [] for all, or
+    None."""
 
     page: str
     kind: str
@@ -47,8 +48,8 @@ def entries() -> Iterator[Entry]:
 def shown() -> Iterator[tuple[str, Any]]:
     """Yield the functions, classes and methods that the pages show, by their names within the package.
 
-    A class of fields, a protocol or an exception is not among them. Of methods for Python's operators, calls and
-    subscripts are, if a page names them.
+    Classes of fields, protocols and exceptions are left out. Methods for Python's operators are left out, except for
+    calls and subscripts that a page names.
     """
     for entry in entries():
         name = entry.name.removeprefix("offload_args.")

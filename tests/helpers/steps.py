@@ -21,7 +21,7 @@ from offload_args.errors import OffloadError
 from offload_args.graphs import Capture
 
 HUNG_S: Final = 60 * SLOWNESS
-DELAY_US: Final = 3000  # of each operation of a simulated device, while steps are made at once or in flight
+DELAY_US: Final = 3000  # of each operation of a simulated device, while steps run at the same time or are in flight
 
 
 @dataclass
@@ -48,7 +48,7 @@ def attempt(step: Callable[[], object]) -> Came:
 
 
 class Worker:
-    """A thread that makes the steps it is handed, one after the other."""
+    """A thread that makes the steps that it gets, one after the other."""
 
     def __init__(self) -> None:
         self._handed: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -59,7 +59,7 @@ class Worker:
             self._handed.get()()
 
     def begin(self, step: Callable[[], object]) -> Callable[[], Came]:
-        """Hand a step over; returns a function that waits for its result."""
+        """Pass a step to the thread; return a function that waits for its result."""
         came: queue.SimpleQueue[Came] = queue.SimpleQueue()
         self._handed.put(lambda: came.put(attempt(step)))
 
@@ -78,7 +78,7 @@ def workers() -> tuple[Worker, ...]:
 
 
 def at_once(devices: Sequence[str], *steps: Callable[[], object]) -> list[Came]:
-    """Make steps on a thread each, while what the ones before began is in flight on simulated devices."""
+    """Make each step on a thread, while the operations of earlier steps are in flight on simulated devices."""
     simulated = [Device(name).index for name in devices if name.startswith("sim:")]
     for index in simulated:
         testing.sim_device(delay_us=DELAY_US, index=index)
@@ -103,7 +103,7 @@ def in_flight(device: str, step: Callable[[], object]) -> object:
         time.sleep(0.0003)
         return value
     finally:
-        testing.sim_device(index=index)  # for operations that have not begun
+        testing.sim_device(index=index)  # without a delay for operations that have not begun
 
 
 def on_thread(number: int, step: Callable[[], object]) -> object:
@@ -115,7 +115,7 @@ def on_thread(number: int, step: Callable[[], object]) -> object:
 
 
 def raised(region: offload_args) -> bool:
-    """Leave a region by an exception, and tell whether that has a note of discarded results."""
+    """Leave a region by an exception, and return whether the exception has a note about discarded results."""
     error = KeyError()
     region.__exit__(KeyError, error, None)
     return any("discarded" in note for note in getattr(error, "__notes__", ()))
@@ -133,7 +133,7 @@ def add(x: DevicePtr[np.float32], y: DevicePtr[np.float32], z: DevicePtr[np.floa
 
 
 def captured(names: dict[str, Any], name: str, capture: Capture, *calls: Callable[[], object]) -> list[str | None]:
-    """Capture calls in a graph, which gets that name before they are made; return the errors that they raised."""
+    """Capture calls in a graph, which gets its name before the calls are made; return the errors that they raised."""
     errors: list[str | None] = []
     with capture as names[name]:
         for call in calls:
@@ -147,7 +147,7 @@ def captured(names: dict[str, Any], name: str, capture: Capture, *calls: Callabl
 
 
 def write_and_raise(writing: AbstractContextManager[Any], key: str, value: float) -> None:
-    """Write a part of an array in a block of `update`, and leave that by an exception."""
+    """Write a part of an array in a block of `update`, and leave the block by an exception."""
     with suppress(KeyError), writing as array:
         exec(f"array{key} = value", {"array": array, "value": value})
         raise KeyError

@@ -1,4 +1,4 @@
-"""The references that the tests of BLAS compare with, against another BLAS: the one of SciPy."""
+"""The references of the tests of BLAS are compared with another BLAS, that of SciPy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_symmetric_and_hermitian(uplo: str) -> None:
     same(ref.syr2(-1.5, x.real, y.real, np.zeros((n, n)))[kept], update[kept])
     H = ref.symmetric(A, uplo, True)
     same(H @ x, scipy_blas.zhpmv(n, 1, ref.packed(A, uplo), x, lower=lower))
-    by_rows = ref.packed(A, uplo, "C")  # the other triangle of the transpose
+    by_rows = ref.packed(A, uplo, "C")  # this is the other triangle of the transpose
     same(H.T @ x, scipy_blas.zhpmv(n, 1, by_rows, x, lower=1 - lower))
     k = 2
     stored = ref.banded(A, 0 if uplo == "U" else k, k if uplo == "U" else 0, "F", 99)

@@ -1,6 +1,7 @@
-"""Runs a vendor's function on lent operands and checks the bytes that it must leave alone: for every bound routine.
+"""Runs a vendor's function on lent operands, and checks that other bytes do not change, for every bound routine.
 
-An operand is a host array of canaries with the values inside it; `slot` says where they are. A test of sgemv reads:
+An operand is a host array of canaries with the values inside it; `slot` has the places of the values. A test of sgemv
+is:
 
     r = Routine(Vendor("host"), "sgemv", "s")
     A = matrix(r.values(3, 4), "F", layout=0)  # 3 x 4 within 6 x 7 canaries; the region gets the inner part
@@ -9,8 +10,8 @@ An operand is a host array of canaries with the values inside it; `slot` says wh
     r.close(y, A.wide @ x.wide, terms=4, magnitude=abs(A.wide) @ abs(x.wide), case="sgemv")  # and its canaries
     A.check("sgemv")  # no byte of A or of its canaries has changed
 
-A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and zgemv. It goes through combinations:
-`each` and `some` give those of the options, `turns` those of scalars (on the host, on the device), increments, layouts.
+A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and zgemv. It tries combinations: `each` and
+`some` return those of the options, and `turns` those of scalars (on the host, on the device), increments and layouts.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ CANARY = 77.25
 class Operand:
     """An operand inside a larger host array of canaries; `slot` picks its elements out of that array.
 
-    lent: the array that the region gets, all of `base` or a part. part: the slice of its pointer that the call gets.
+    lent: the array that the region gets, which is all of `base` or a part. part: the slice of its pointer that the call
+    gets.
     """
 
     def __init__(self, values: Any, base: Array, slot: Any, lent: Array, part: Any = None) -> None:
-        self.values = np.asarray(values)  # before the call
+        self.values = np.asarray(values)  # the values before the call
         self.base, self.slot, self.lent = base, slot, lent
-        self.part = part  # of the pointer to lent: the slice that is passed
+        self.part = part  # the slice of the pointer that is passed
         base[slot] = self.values
         self.before = base.copy(order="K")
 
@@ -71,11 +73,11 @@ class Operand:
         return [self.lent]
 
     def of(self, pointer: Any) -> Any:
-        """Return what the call gets for the pointer to lent."""
+        """Return the argument of the call for the pointer to `lent`."""
         return pointer if self.part is None else pointer[self.part]
 
     def check(self, case: str, written: Any = False) -> None:
-        """Fail if anything but `written` (a mask of the elements, or all of them) has changed a byte."""
+        """Fail if a byte outside of `written`, which is a mask of the elements or True for all, has changed."""
         free = np.zeros(self.base.shape, bool)
         free[self.slot] = written
         if self.base[~free].tobytes() != self.before[~free].tobytes():
@@ -93,7 +95,7 @@ def vector(values: Array, inc: int = 1) -> Operand:
 
 
 def matrix(values: Array, order: str = "F", layout: int = 0) -> Operand:
-    """layout 0: a part of a larger matrix is lent; 1: all is lent, and a part of the pointer passed; 2: no gaps."""
+    """Make a matrix. Layout 0 lends a part of a larger matrix, 1 lends all of it and passes a part, 2 has no gaps."""
     m, n = values.shape
     pad = 0 if layout == 2 else 3
     base = np.full((m + pad, n + pad), CANARY, values.dtype, order=order)  # type: ignore[call-overload]
@@ -105,10 +107,10 @@ def matrix(values: Array, order: str = "F", layout: int = 0) -> Operand:
 
 
 def batch(values: Array, order: str = "F", layout: int = 0, inc: int = 0) -> tuple[Operand, int, int]:
-    """Several matrices one after the other in the shortest array that holds them; with inc, vectors as one column each.
+    """Make several matrices, one after the other, in the shortest possible array; with `inc`, vectors of a column.
 
-    layout 0: gaps within and between them; 1: between them only; 2: no gaps. Returns the operand, the leading dimension
-    and the stride.
+    Layout 0 has gaps within and between the matrices, 1 only between them, and 2 has no gaps. Return the operand, the
+    leading dimension and the stride.
     """
     count, rows, columns = values.shape
     i, j, k = np.indices(values.shape)
@@ -128,7 +130,7 @@ def batch(values: Array, order: str = "F", layout: int = 0, inc: int = 0) -> tup
 
 
 class Many:
-    """Operands behind an array of pointers: each in an array of its own, or all in one array of an axis more."""
+    """Operands of an array of pointers, each in a separate array, or all in one array with a further axis."""
 
     def __init__(self, operands: list[Operand], whole: Array | None = None, as_list: bool = True) -> None:
         self.operands, self.whole, self.as_list = operands, whole, as_list
@@ -150,7 +152,7 @@ class Many:
         return [operand.lent for operand in self.operands] if self.whole is None else [self.whole]
 
     def of(self, *pointers: Any) -> Any:
-        """Return what the call gets for the pointers to all_lent."""
+        """Return the argument of the call for the pointers to all_lent."""
         if self.whole is None:
             return [operand.of(pointer) for operand, pointer in zip(self.operands, pointers, strict=True)]
         (pointer,) = pointers
@@ -179,12 +181,13 @@ FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and pa
 
 
 def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
-    """Matrices by columns, or by rows. form: an array each; slices of one as a tuple; one pointer with an axis more."""
+    """Make matrices by columns or rows, as separate arrays, as a tuple of slices, or as one pointer with a further
+    axis."""
     count, m, n = values.shape
     if form == "arrays":
         return Many([matrix(value, order, layout) for value in values])
     pad = 0 if layout == 2 and m and n else 3
-    rows, columns = (n, m) if order == "F" else (m, n)  # of each part of the whole, which is in C order
+    rows, columns = (n, m) if order == "F" else (m, n)  # the shape of each part of the whole array, which is in C order
     whole = np.full((count, rows + pad, columns + pad), CANARY, values.dtype)
     part = (slice(0, rows), slice(0, columns))
     built = []
@@ -195,7 +198,7 @@ def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
 
 
 def many_vectors(values: Array, form: str, inc: int = 1) -> Many:
-    """Vectors, as many() makes matrices."""
+    """Make vectors, in the forms of many()."""
     built = [vector(value, inc) for value in values]
     if form == "arrays":
         return Many(built)
@@ -212,13 +215,13 @@ def ld(operand: Operand | Many) -> int:
 
 
 def number(value: Any, dtype: Any) -> Operand:
-    """A 0-d operand: a scalar, or the place of a result."""
+    """Make a 0-d operand, which is a scalar, or the place of a result."""
     base = np.full((), value, dtype)
     return Operand(base.copy(), base, (), base)
 
 
 def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call function with pointers to the operands among its arguments, lent for this one call."""
+    """Call `function` with pointers to the operands among its arguments, which are lent for this call."""
     operands = list(
         {id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many, Several))}.values()
     )
@@ -237,9 +240,9 @@ class Vendor:
     def __init__(self, device: str) -> None:
         self.device = device
         backend = device.partition(":")[0]
-        self.is_cublas = backend in ("cuda", "hip")  # rocBLAS has cuBLAS's functions
+        self.is_cublas = backend in ("cuda", "hip")  # or rocBLAS, which has the same functions
         self.module: Any = {"cuda": cublas, "hip": rocblas}.get(backend, cblas)
-        # NumPy's order, and the first arguments of a function of level 2 or 3 for it
+        # pairs of NumPy's order, and the first arguments for it of a function of level 2 or 3
         self.orders: list[tuple[str, tuple[int, ...]]]
         if backend == "hip":
             self.orders = [("F", ())]
@@ -268,10 +271,10 @@ INCREMENTS = [(1, 1), (2, -1), (-1, 2), (1, 3), (-2, -1)]
 class Turn(NamedTuple):
     incx: int
     incy: int
-    layout: int  # of matrix()
+    layout: int  # the layout for matrix()
     alpha: Any
     beta: Any
-    given_alpha: Any  # as passed: a number, or an operand on the device
+    given_alpha: Any  # the passed alpha: a number, or an operand on the device
     given_beta: Any
 
     def __str__(self) -> str:
@@ -282,7 +285,7 @@ class Turn(NamedTuple):
 class Routine:
     """One function under test: its vendor, its letter and dtypes, and random numbers that are the same every time.
 
-    share: which part of all combinations is tried, for each function, dtype and device another one.
+    share: the share of all combinations that is tried; each function, dtype and device tries other combinations.
     """
 
     def __init__(self, vendor: Vendor, name: str, letter: str, share: float = 1) -> None:
@@ -307,14 +310,15 @@ class Routine:
         return np.full(shape, complex(np.nan, np.nan) if self.complex else np.nan, self.dtype)
 
     def triangular(self, n: int, uplo: str, diag: str) -> Array:
-        """One triangle of a matrix to solve with; NaN in the other, and on the diagonal if it counts as ones."""
+        """Return one triangle of a matrix for systems, with NaN in the other triangle, and on the diagonal if it counts
+        as ones."""
         A = (self.values(n, n) / max(n, 1)).astype(self.dtype)
         A[np.diag_indices(n)] = self.nan(n) if diag == "U" else self.values(n) + 2
         A[~ref.in_triangle(n, uplo)] = np.nan
         return A
 
     def half(self, n: int, uplo: str, hermitian: bool = False) -> Array:
-        """One triangle of a symmetric or Hermitian matrix; NaN in the other."""
+        """Return one triangle of a symmetric or Hermitian matrix, with NaN in the other triangle."""
         A = self.values(n, n)
         if hermitian:
             A[np.diag_indices(n)] = A.diagonal().real
@@ -322,7 +326,8 @@ class Routine:
         return A
 
     def scalars(self, alpha_real: bool = False, beta_real: bool = False) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Pairs of alpha and beta as numbers, then as they are passed: on the host, on the device, and one each."""
+        """Yield alpha and beta as numbers, and in the passed form: both on the host, both on the device, and one of
+        each."""
         real_a, real_b = alpha_real or not self.complex, beta_real or not self.complex
         alpha, beta = (-1.5 if real_a else 0.5 - 1.25j), (0.75 if real_b else -0.75 + 0.25j)
         a_type, b_type = self.real if alpha_real else self.dtype, self.real if beta_real else self.dtype
@@ -336,7 +341,7 @@ class Routine:
         yield alpha, 0.0, number(alpha, a_type), 0.0
 
     def turns(self, count: int, alpha_real: bool = False, beta_real: bool = False) -> Iterator[Turn]:
-        """The next `count` of all combinations of increments, scalars and ways to lend, some 120."""
+        """Yield the next `count` of all combinations (some 120) of increments, scalars and ways to lend."""
         scalars = list(self.scalars(alpha_real, beta_real))
         for _ in range(count):
             i = self.turn
@@ -344,28 +349,29 @@ class Routine:
             yield Turn(*INCREMENTS[i % 5], i % 3, *scalars[i % 8])
 
     def each(self, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """All combinations, or a share of them, in any order."""
+        """Return all combinations, or a share of them, in any order."""
         return self.some(None, *axes)
 
     def some(self, count: int | None, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """`count` of all combinations, or a share of so many, in any order."""
+        """Return `count` of all combinations, or a share of so many, in any order."""
         combinations = list(product(*axes))
         most = min(count or len(combinations), len(combinations))
         chosen = self.random.choice(len(combinations), math.ceil(most * self.share), replace=False)
         return [combinations[i] for i in chosen]
 
     def output(self, beta: Any, *shape: int) -> Array:
-        """Values for an output: NaN if beta says that they are not read."""
+        """Return values for an output, which are NaN if they are not read because of beta."""
         return self.nan(*shape) if beta == 0 else self.values(*shape)
 
     def one_triangle(self, beta: Any, n: int, uplo: str, hermitian: bool) -> Array:
-        """One triangle for an output, NaN in the other; NaN in both if beta says that they are not read."""
+        """Return one triangle for an output, with NaN in the other, and in both if they are not read because of
+        beta."""
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
     def close(
         self, operand: Operand | Many, expected: Any, terms: int, magnitude: Any, case: str, mask: Any = True
     ) -> None:
-        """Check the written elements (where `mask`), and that nothing else was written."""
+        """Check the written elements (those in `mask`), and that no other element was written."""
         mask = np.broadcast_to(mask, operand.values.shape)
         ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, case)
         operand.check(case, mask)
@@ -374,7 +380,7 @@ class Routine:
 def close_gemm(
     r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, case: str, factor: float = 1
 ) -> None:
-    """Check C after a product of general matrices; factor: of the magnitude that errors are measured against."""
+    """Check C after a product of general matrices; errors are compared to `factor` times the magnitude."""
     expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
     wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
     terms = A.wide.shape[1] if trans_a == "N" else A.wide.shape[0]
@@ -421,7 +427,7 @@ Case = Callable[[Routine], None]
 
 
 class Cases(dict[str, tuple[str, Case]]):
-    """The case of every routine by name, with its letter."""
+    """{name of a routine: (its letter, its case)}."""
 
     def of(self, *templates: str, letters: str = "sdcz") -> Callable[[Case], Case]:
         """Register a case for names such as "{t}gemv"; {r} is the letter of the real type of {t}."""
@@ -444,28 +450,28 @@ def with_32_bit_integers() -> str:
 
 @cache
 def cblas_as_loaded() -> tuple[ctypes.CDLL, str, str]:
-    """The library that cblas loads, and the prefix and suffix of its symbols."""
+    """Return the library that cblas loads, and the prefix and suffix of its symbols."""
     loaded = ctypes.CDLL(libraries.load("cblas").path)
     spelled = product(("", "scipy_"), ("", "64_", "_64"))
     return loaded, *next(spelling for spelling in spelled if hasattr(loaded, f"{spelling[0]}cblas_isamax{spelling[1]}"))
 
 
 def own_function(name: str) -> Any:
-    """A function of the library that cblas loads, as ctypes has it; None if the library lacks it."""
+    """Return ctypes' function of the library that cblas loads; None if the library lacks it."""
     loaded, prefix, suffix = cblas_as_loaded()
     return getattr(loaded, f"{prefix}cblas_{name}{suffix}", None)
 
 
 @cache
 def working_since() -> dict[str, list[int]]:
-    """The versions of OpenBLAS from which on functions of cblas are right, by the ends of their names."""
+    """Return {end of a function's name: the first version of OpenBLAS in which the function is right}."""
     roles = tomllib.loads((ROOT / "bindings" / "roles" / "cblas.toml").read_text())
     versions = {name: role["since"]["version"] for name, role in roles["family"].items() if "since" in role}
     return {name: [int(part) for part in version.split(".")] for name, version in versions.items()}
 
 
 def is_there(name: str) -> bool:
-    """Whether the library that cblas loads has a function that cblas binds, or has it in parts, and right."""
+    """Return whether the library that cblas loads has a right version of a bound function, or of all its parts."""
     if (own_function(f"{name}_sub") or own_function(name)) is None:
         return False
     version = re.search(r"OpenBLAS (\d+(?:\.\d+)*)", libraries.load("cblas").version)
@@ -474,7 +480,7 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds, and that compute: no helper functions, no copies."""
+    """Return the names of a module's bound functions that compute, without helper functions and copies."""
     library = module.__name__.rpartition(".")[2]
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
 
@@ -485,7 +491,8 @@ def bound(module: types.ModuleType) -> list[str]:
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]
 
 
-# A part of a routine's combinations, more of them in CI, or all. CI runs no short form that the default run leaves out.
+# The shares of a routine's combinations: a part, more of them in CI, or all. CI runs no short form that the default run
+# leaves out.
 SHORT = 0.1
 SHARES = pytest.mark.parametrize(
     "share",

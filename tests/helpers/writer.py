@@ -1,4 +1,4 @@
-"""Writes random programs of helpers/programs.py, a step from some bytes."""
+"""Writes random programs of helpers/programs.py; some bytes determine each step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ VIEWS: Final = {
     "E": ("", "", "[:600]", "[100:1299]", "[::3]"),
     "q": ("", "", "[2:]", "[::2]"),
 }
-PANELS: Final = {"A": ("[:, :3]", "[:, 3:]"), "F": ("[:2]", "[2:]")}  # side by side, with each other's gaps
-# Parts of pointers to vectors and matrices, and the vectors that there are in a matrix.
+PANELS: Final = {"A": ("[:, :3]", "[:, 3:]"), "F": ("[:2]", "[2:]")}  # side by side, in each other's gaps
+# Parts of pointers to vectors and to matrices, and the vectors in a matrix.
 OF_VECTORS: Final = ("", "", "[1:]", "[:-1]", "[::2]", "[1::2]", "[::-1]", "[2:5]")
 OF_MATRICES: Final = (
     "",
@@ -51,12 +51,12 @@ IN_MATRICES: Final = ("[0]", "[:, 0]", "[1]", "[:, 1]", "[-1]", "[:, -1]", "[1][
 DIRECTIONS: Final[tuple[Direction, ...]] = ("by use", "by use", "by use", "InOut", "InOut", "In", "Out", "Out")
 
 
-LENGTH: Final = 32  # steps of a program
-BYTES: Final = 9  # that choose a step: one its kind, the others all else, as a number
+LENGTH: Final = 32  # the steps of a program
+BYTES: Final = 9  # the bytes that choose a step: one byte is its kind, the others are a number for all other choices
 
 
 class Writer:
-    """Writes a program's next step from some bytes; zeros make none."""
+    """Writes a program's next step from some bytes; zeros make no step."""
 
     KINDS: Final = (
         "nothing",
@@ -100,7 +100,7 @@ class Writer:
         return bool(self.pick(range(of)) == of - 1)
 
     def write(self, data: bytes) -> None:
-        """Make one more step of the program, if the bytes say one that the documents speak of."""
+        """Make one more step of the program, if the bytes stand for a step that the documents specify."""
         self.choices = int.from_bytes(data[1:], "little")
         program = self.program
         try:
@@ -136,7 +136,7 @@ class Writer:
             pass
 
     def follow(self, flying: Step, device: str) -> None:
-        """Make a step that must wait for one that is in flight, if there is one; often a backend call of it fails."""
+        """Make a step that must wait for a step in flight, if there is one; often one of its backend calls fails."""
         numbers = random.Random(self.choices)
         for _ in range(20):
             self.choices = numbers.getrandbits(128)
@@ -184,11 +184,11 @@ class Writer:
         return base, self.key(base)
 
     def key(self, base: str) -> str:
-        """Return a view of a host array: mostly one of a list, so that the same ones come again."""
+        """Return a view of a host array, mostly from a list, so that the same views are used again."""
         return self.slices(BASES[base].index.shape) if base != "B" and self.chance(8) else self.pick(VIEWS[base])
 
     def slices(self, shape: tuple[int, ...]) -> str:
-        """Return any slice; of a matrix, at least two rows and columns."""
+        """Return any slice; a slice of a matrix has at least two rows and columns."""
         texts, least = [], min(2, len(shape))
         for extent in shape:
             first = self.pick(range(extent + 1 - min(least, extent)))
@@ -200,7 +200,7 @@ class Writer:
         return "" if everything else f"[{', '.join(texts)}]"
 
     def lent_array(self) -> tuple[str, str]:
-        """Return one that is lent, or else any."""
+        """Return a lent array, or any array if none is lent."""
         number = self.region()
         lent = self.program.lent[number] if number else ()
         return self.pick(lent) if lent and not self.chance(4) else self.host_array()
@@ -238,7 +238,7 @@ class Writer:
         pointers = self.program.world.regions[number].pointers
         i = self.pick(range(len(pointers)))
         part = pointers[i].part
-        # A list for matrices that has vectors of them wants vectors alone.
+        # A list for matrices that contains vectors is used only for vectors.
         anything = part.index.ndim == 1 or keys(2) is OF_MATRICES
         key = self.slices(part.index.shape) if anything and self.chance(12) else self.pick(keys(part.index.ndim))
         return self.program.operand(number, i, key)
@@ -299,7 +299,7 @@ class Writer:
         for x in operands:
             lent = self.program.world.regions[x.region].pointers[x.argument].part
             if any((np.diff(part.index.ravel()) != 1).any() for part in (lent, x.part)):
-                return None  # a kernel takes no elements that were lent with gaps, or reversed
+                return None  # a kernel takes no arrays that were lent with gaps, or reversed
         return self.program.add(*operands)
 
     def vendor(self) -> Step | None:
@@ -328,7 +328,7 @@ class Writer:
         return None if x is None else self.program.fill(x)
 
     def part(self) -> Step | None:
-        """Write or read a part of an Out that takes parts; without one, lend one."""
+        """Write or read a part of an Out that takes parts; if there is none, lend one."""
         regions = self.program.world.regions
         taking = [
             (number, i)
@@ -373,7 +373,7 @@ class Writer:
         )
 
     def syrk(self, C: Operand | None) -> Step | None:
-        """Write a triangle of a square matrix, the first rows and columns of the one that is given."""
+        """Write a triangle of a square matrix, which consists of the first rows and columns of C."""
         A = self.pointer(lambda ndim: OF_MATRICES)
         if A is None or C is None or A.part.index.ndim != 2 or C.part.index.ndim != 2:
             return None
@@ -436,11 +436,11 @@ class Writer:
         return self.program.reside(method, self.pick(self.program.devices), *self.host_array())
 
 
-MOST_ORDERS: Final = 120  # of the stages of steps that are made at once
+MOST_ORDERS: Final = 120  # the most orders of the stages of steps that are made at the same time
 
 
 def orders(*steps: Step) -> int:
-    """Return in how many orders the stages of steps may come."""
+    """Return the number of orders in which the stages of steps may run."""
     count, together = 1, 0
     for step in steps:
         together += len(step.stages)
@@ -479,7 +479,7 @@ def program_of_parts(devices: tuple[str, str], data: bytes) -> None:
 
 
 def program_of_steps_at_once(devices: tuple[str, str], data: bytes) -> None:
-    """Run a program of which two to four steps are often made at once."""
+    """Run a program in which two to four steps are often made at the same time."""
     once = ("call", "address", "to_host", "fill", "copy_from", "reside")
     kinds = (
         "nothing",
@@ -506,7 +506,7 @@ def _run(
     bases = choices[data[0] % len(choices)]
     with program_on(devices, bases) as program:
         program.short = short
-        # Residency shows when arrays come back often.
+        # Residency matters if the same arrays are lent often.
         again = ("leave", "leave", "call", "call", "call", "write_host") * 5 if bases == "B" else ()
         writer = Writer(program, bases, (*kinds, *again), at_once=at_once)
         if bases == "B":

@@ -1,4 +1,4 @@
-"""Functions whose source a test writes, with lines that inspect and errors find."""
+"""Functions whose source a test writes; `inspect` and errors find the lines of the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def function_of(source: str, file: str, names: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function that a source defines. file: such as <wave>, a name that no other source has."""
+    """Return the function that a source defines. `file` is a name that no other source has, such as <wave>."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace = dict(names)
     exec(compile(source, file, "exec"), namespace)

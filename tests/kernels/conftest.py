@@ -12,13 +12,13 @@ from offload_args import Device, In, InOut, Kernel, Module, Out
 
 @pytest.fixture(params=here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here."""
+    """The name of a device of this machine."""
     return open_or_skip(request.param)
 
 
 @pytest.fixture
 def running_device(device: str) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of a device of this machine that runs machine code."""
     if Device(device).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")
     return device
@@ -26,7 +26,7 @@ def running_device(device: str) -> str:
 
 @pytest.fixture
 def module(device: str) -> Module:
-    """The three kernels, on a device that is here."""
+    """The three kernels, on a device of this machine."""
     return Module.load(module_for(device), name="kernels")
 
 

@@ -1,7 +1,7 @@
 """Modules of the three kernels of programs.py in every format, for tests that only read them.
 
-Where nvcc or clang is installed, what they build is among them. The cubin, fatbin and HSACO that are built here byte by
-byte state the same facts, so that every machine tests every reader.
+If nvcc or clang is installed, the modules that it builds are included. This module also builds a cubin, a fatbin and an
+HSACO with the same facts byte by byte, so that every machine tests every reader.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KERNELS: Kernels = {
 
 
 def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an ELF file of (name, type, contents). The names of symbols are in the section after them."""
+    """Return an ELF file of (name, type, contents). The names of symbols are in the section after the symbols."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name, _, _ in sections) + b".shstrtab\0"
     body, rows, at = b"", [bytes(64)], 1
     for name, kind, contents in (*sections, (".shstrtab", 3, names)):
@@ -59,7 +59,7 @@ def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str
 
 
 def made_cubin(shared: Sequence[tuple[str, int]] = ()) -> bytes:
-    """Return a cubin. shared: more sections of shared memory, by name and size."""
+    """Return a cubin. `shared` has further sections of shared memory, by name and size."""
     sections = [(f".nv.shared.{name}", 8, bytes(nbytes)) for name, nbytes in shared]
     for name, parameters in KERNELS.items():
         info = b""
@@ -92,9 +92,9 @@ def packed(value: object) -> bytes:
 
 
 def _head(number: int, short: int, below: int, long: int) -> bytes:
-    """Return a number or a length: in one byte, or in 1, 2, 4 (or 8) bytes after the byte that says so.
+    """Return a number or a length, in one byte, or in 1, 2, 4 (or 8) bytes after a byte for the form.
 
-    Lists and maps have no form of 1 byte: their `long` is the byte before that of 2.
+    Lists and maps have no form of 1 byte; their `long` is the byte before the byte for the form of 2.
     """
     if number < below:
         return bytes([short | number])
@@ -114,8 +114,8 @@ def made_hsaco(
 ) -> bytes:
     """Return an HSACO with no code of its own.
 
-    code: a shared object, which the double of HIP runs. variables: symbols and their bytes. version: of the code
-    object. fields: what the metadata says otherwise: vgpr_count=9.
+    code: a shared object, which the double of HIP runs. variables: symbols and their bytes. version: the version of the
+    code object. fields: values that replace those of the metadata, such as vgpr_count=9.
     """
     kernels = []
     for name, parameters in described.items():
@@ -140,7 +140,7 @@ def made_hsaco(
     sections += [(".double", 1, code)] if code else []
     processor, *features = target.split(":")
     flags = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41}[processor]
-    for name, place in (("xnack", 8), ("sramecc", 10)):  # 1: for both, 2: off, 3: on
+    for name, place in (("xnack", 8), ("sramecc", 10)):  # 1 for both, 2 for off, 3 for on
         flags |= (3 if f"{name}+" in features else 2 if f"{name}-" in features else 1) << place
     return elf(224, version - 2, flags, sections)
 
@@ -192,7 +192,7 @@ if CLANG:
 
 
 def hip_module(source: str = ONE_SOURCE, described: Kernels = KERNELS) -> bytes:
-    """Return a bundle for AMD GPUs: what clang makes of the source, else one without code, for the double alone."""
+    """Return a bundle for AMD GPUs: clang's for the source, or one without code, which is only for the double."""
     if CLANG is None:
         return bundle({target: made_hsaco(target, described) for target in TARGETS})
     return bundle({t: compiled(CLANG, source, ".hip", *HIP, f"--offload-arch={t}") for t in TARGETS})

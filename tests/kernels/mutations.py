@@ -1,4 +1,5 @@
-"""Mutations of good modules: numbers in random places, pieces repeated, moved and removed, and files cut short."""
+"""Mutations of good modules: numbers at random places, repeated, moved and removed pieces, and files that are cut
+short."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def mutated(image: bytes, rng: random.Random) -> bytes:
         elif kind == 5:  # a piece of the file somewhere else
             piece = data[_place(data, rng) :][:length]
             data[at : at + len(piece)] = piece
-        elif kind == 6:  # one piece less
+        elif kind == 6:  # a removed piece
             del data[at : at + length]
         else:
             del data[rng.randrange(len(data)) :]

@@ -1,4 +1,4 @@
-"""Three kernels as each kind of device takes them: PTX for cuda, C for host and sim, C++ with kernel.h for all.
+"""Three kernels in the form for each kind of device: PTX for cuda, C for host and sim, C++ with kernel.h for all.
 
 - vadd(a, b, c, n): c[i] = a[i] + b[i]; float32
 - relu(x, n): x[i] = max(x[i], 0); float32
@@ -58,7 +58,7 @@ OA_KERNEL(line, oa::Out<double> y, Line line, long long n) {
 }
 """
 
-# Each kernel takes i, its thread's number in the grid, and returns if i is not less than n.
+# Each kernel computes i, its thread's number in the grid, and returns if i is not less than n.
 PTX = """\
 .version 6.4
 .target sm_50
@@ -153,7 +153,7 @@ done:
 
 @cache
 def shared_object(source: str = C, *options: str) -> bytes:
-    """Return a shared object that the C compiler made of a source."""
+    """Return a shared object that the C compiler made from a source."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.so"
         subprocess.run(

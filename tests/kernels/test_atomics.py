@@ -68,7 +68,8 @@ TYPES: dict[str, Any] = {
 
 
 def types(*names: str) -> pytest.MarkDecorator:
-    """Parametrize a test over types of elements: one integer and one float are quick, the others are for CI."""
+    """Parametrize a test over types of elements. One integer and one float are always tested; the other types are for
+    CI."""
     arguments = [pytest.param(name, marks=[] if name in ("int", "double") else [pytest.mark.slow]) for name in names]
     return pytest.mark.parametrize("kind", arguments)
 
@@ -82,7 +83,7 @@ def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:
 def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
     rng = np.random.default_rng(6)
-    x = rng.integers(0 if dtype.kind == "u" else -100, 100, 100_000).astype(dtype)  # sums are exact in float, too
+    x = rng.integers(0 if dtype.kind == "u" else -100, 100, 100_000).astype(dtype)  # sums are exact, even in float
     result = np.array([0, 100, 0, 0], dtype)
     if dtype.kind != "u":
         result[2] = -101
@@ -115,7 +116,7 @@ def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device
     dtype = np.dtype(TYPES[kind])
     sums = compiled("sums", kind, [In[dtype], Out[dtype].by(PerBlock()), Out[np.int32], np.int32], device)
     x = ramp(1000).astype(dtype)
-    for threads, extra in ((64, 0), (128, 7), (1024, 5000)):  # the last is more than 48 KiB of doubles
+    for threads, extra in ((64, 0), (128, 7), (1024, 5000)):  # the last case is more than 48 KiB of doubles
         y = np.zeros(-(-1000 // threads), dtype)
         sizes = np.zeros(y.size, np.int32)
         shared = Shared(threads + extra, dtype)

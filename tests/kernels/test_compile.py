@@ -1,4 +1,4 @@
-"""Kernels from source, and the partitions of kernel.h: one source for every device."""
+"""Kernels from source, and the partitions of kernel.h, with one source for every device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIBRARIES = ["libmend.a", "library.o"]
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache that is empty."""
+    """An empty cache."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("OFFLOAD_ARGS_CACHE", str(folder))
     return folder
@@ -45,7 +45,7 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=here("host", "cuda:0", "hip:0", "hip:1"))
 def compiling(request: pytest.FixtureRequest) -> str:
-    """A device of each compiler that is here: simulated devices have that of the host."""
+    """A device for each compiler of this machine; simulated devices use the host's compiler."""
     return open_or_skip(request.param)
 
 
@@ -86,7 +86,7 @@ def test_options_reach_the_compiler(cached: Path, compiling: str) -> None:
     np.testing.assert_array_equal(c, a + b)
 
 
-# It finds the other library only if that is loaded already.
+# This library finds the other library only if it is already loaded.
 NVRTC = """\
 #include <dlfcn.h>
 int nvrtcVersion(int *major, int *minor) {
@@ -178,12 +178,12 @@ def test_a_kernel_is_compiled_for_a_gpu_that_is_not_here_and_saved(cached: Path,
     vadd.save(path)
     module = Module.load(path)
     assert set(module.kernels) == {"vadd", "relu"}
-    assert module.target == target or module.format == "shared object"  # that of the double of NVRTC
+    assert module.target == target or module.format == "shared object"  # the double of NVRTC makes shared objects
     assert module.kernel("vadd", *VADD).signature == vadd.signature
     with pytest.raises(errors.SignatureError, match="argument 4"):
         module.kernel("vadd", *VADD[:3], np.int64)
     a, c = ramp(N), np.zeros(N, np.float32)
-    offload(vadd, a, a, c, N, device="host")  # it compiles for other devices as it is used there
+    offload(vadd, a, a, c, N, device="host")  # the kernel is compiled for other devices when it is used there
     np.testing.assert_array_equal(c, 2 * a)
 
 
@@ -212,7 +212,7 @@ def test_a_target_is_a_processor_of_gpus_and_no_device() -> None:
 @pytest.mark.later
 def test_warnings_of_the_compiler_are_kept_with_the_kernel(cached: Path, compiling: str) -> None:
     source = ONE_SOURCE + "\n#warning mind the gap\n"
-    for _ in range(2):  # compiled, and from the cache
+    for _ in range(2):  # first compiled, then from the cache
         assert "mind the gap" in Kernel.compile(source, "vadd", VADD, device=compiling).log
     assert Kernel.compile(ONE_SOURCE, "vadd", VADD, device=compiling).log == ""
 
@@ -254,7 +254,7 @@ OA_KERNEL(number, oa::Out<int> x, int n) {
 
 
 def number(device: str, *options: str) -> int:
-    """Return the number of the header that the kernel was compiled with."""
+    """Return the number of the header with which the kernel was compiled."""
     x = np.zeros(3, np.int32)
     offload(Kernel.compile(FILL, "number", [Out[np.int32], np.int32], options=options, device=device), x, 3,
             device=device)  # fmt: skip
@@ -342,7 +342,7 @@ def test_a_source_that_asks_the_time_is_compiled_again(
     options = [f"-I{tmp_path}", *([f"-DWHEN={word}"] if place == "option" else [])]
     sizes = {"__TIME__": 9, "__DATE__": 12, "__TIMESTAMP__": 25}
     if word == "__TIMESTAMP__" and target_of(Device(compiling)).backend == "cuda":
-        with pytest.raises(errors.ModuleError, match="NVRTC .* refuses number"):  # it lacks the macro
+        with pytest.raises(errors.ModuleError, match="NVRTC .* refuses number"):  # NVRTC lacks the macro
             number(compiling, *options)
         return
     assert number(compiling, *options) == sizes[word]
@@ -355,7 +355,7 @@ def test_a_source_that_asks_the_time_is_compiled_again(
 @pytest.mark.later
 @pytest.mark.promise("T67")
 def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_path: Path) -> None:
-    """The compiler's list of headers is that of one source."""
+    """The compiler lists the headers of only one source."""
     (tmp_path / "number.h").write_text('extern "C" int further();\n#define NUMBER further()\n')
     (tmp_path / "further.cpp").write_text('#include "deeper.h"\nextern "C" int further() { return DEEPER; }\n')
     for value in (3, 4):
@@ -369,7 +369,8 @@ def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_
     [["-L{0}", "-lmend"], *(pytest.param([f"{{0}}/{library}"], marks=pytest.mark.slow) for library in LIBRARIES)],
 )
 def test_a_library_among_the_options_is_linked(cached: Path, tmp_path: Path, options: list[str]) -> None:
-    """T67. It is searched for what the source lacks, in whichever order the linker takes them, and counts."""
+    """T67. The linker searches the library for missing symbols, in any order of the options, and the library is an
+    input."""
     (tmp_path / "number.h").write_text('extern "C" int library_number();\n#define NUMBER library_number()\n')
     for value in (5, 6):
         (tmp_path / "library.c").write_text(f"int library_number(void) {{ return {value}; }}\n")
@@ -380,7 +381,7 @@ def test_a_library_among_the_options_is_linked(cached: Path, tmp_path: Path, opt
 
 @pytest.mark.parametrize("option", ["-E", "-M", "-MM", "-MDx.d", "-c", "-S", "-o", "-ox", "-fsyntax-only", "--help"])
 def test_an_option_that_makes_no_module_is_refused(device: str, option: str) -> None:
-    """T67. With the option's place, and what to do instead."""
+    """T67. The error names the option's place, and a remedy."""
     with pytest.raises(errors.ArgumentError, match=rf"Kernel\.compile: options\[1\] is '{option}', .*; leave it out"):
         Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["-O1", option, "x"], device=device)
 
@@ -465,7 +466,7 @@ def test_a_folder_or_file_that_others_can_write_is_not_used(cached: Path, tmp_pa
     cached.chmod(0o777)
     with pytest.warns(errors.PerformanceWarning, match=r"nothing is kept in .*: others can write it; set OFFLOAD"):
         assert cache.find("key") is None
-    cache.store("other", b"ours")  # and says nothing more
+    cache.store("other", b"ours")  # and gives no further warning
     cached.chmod(0o700)
     assert cache.find("other") is None
     (cached / "link").symlink_to(cached / "key")
@@ -473,7 +474,7 @@ def test_a_folder_or_file_that_others_can_write_is_not_used(cached: Path, tmp_pa
     (cached / "folder").mkdir(mode=0o700)
     assert cache.find("folder") is None
     os.mkfifo(cached / "pipe", 0o600)
-    assert cache.find("pipe") is None  # and does not wait for a writer
+    assert cache.find("pipe") is None  # find() does not wait for a writer
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Kernel.compile(debug=True): each access is checked, and one out of bounds is an exception that touches nothing."""
+"""Kernel.compile(debug=True): each access is checked, and an access out of bounds raises an exception and touches
+nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from offload_args import Device, In, InOut, Kernel, Out, Shared, errors, launch,
 from offload_args.kernels import Linear1D, Linear2D, PerBlock
 
 HEADER = "#include <offload_args/kernel.h>\n"
-# Each is compiled by itself.
+# Each kernel is compiled separately.
 KERNELS = {
     "shifted": """\
 OA_KERNEL(shifted, oa::In<float> a, oa::InOut<float> c, int by, int n) {
@@ -87,7 +88,7 @@ def test_a_kernel_within_its_bounds_runs_as_without_checks(device: str) -> None:
     np.testing.assert_array_equal(y, np.add.reduceat(a, np.arange(0, 1000, 64)))
 
 
-# The launch, and what the exception has to say.
+# {access: (the kernel, its arguments, the options of the launch, the text of the exception)}.
 CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
     "a read behind the end": (
         "shifted",
@@ -146,7 +147,7 @@ def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str
     with pytest.raises(errors.ExtentError, match=words):
         offload(kernel, *arguments, device=device, **shape)
     for argument, then in zip(arguments, before, strict=True):
-        np.testing.assert_array_equal(argument, then)  # a region that raised brings nothing back
+        np.testing.assert_array_equal(argument, then)  # nothing comes down from a region that raised
 
 
 @pytest.mark.later
@@ -181,7 +182,7 @@ OA_KERNEL(fills, oa::InOut<float> c, int kind, int beyond) {
   if (kind == 6) fill(c, oa::Tiles<4, 4>(6, 10), here, beyond);
 }
 """
-# Its number in the source; a grid and block; the thread and block of the last element; the elements of a slice.
+# {partition: (its number in the source, grid, block, thread and block of the last element, elements of a slice)}.
 KINDS: dict[str, tuple[int, Any, Any, str, str]] = {
     "Linear1D": (0, 4, 16, r"thread \(11, 0, 0\) of block \(3, 0, 0\)", "1"),
     "GridStride1D": (1, 1, 1, r"thread \(0, 0, 0\) of block \(0, 0, 0\)", "60"),

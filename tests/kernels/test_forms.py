@@ -1,4 +1,4 @@
-"""The forms of a launch: which arrays they take, alone or in a region, which grids, and what they check."""
+"""The forms of a launch: the arrays that they take, alone or in a region, their grids, and their checks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compiled(name: str, device: str, **options: Any) -> Kernel:
 
 
 def checked(name: str, device: str) -> Kernel:
-    """Return a kernel that checks each access: by default it does on the CPU alone."""
+    """Return a kernel that checks each access; by default, it does so only on the CPU."""
     return compiled(name, device, debug=True if Device(device).is_gpu else None)
 
 
@@ -120,7 +120,7 @@ FORMS = [by_launch, by_call, by_launcher, by_offload, by_offload_unsafe, by_slic
 REFUSED = r"twice: argument 1 needs elements in C or Fortran order, .* contiguous copy \(np"
 
 
-# Lending an array that is packed on its way warns, before a kernel refuses it.
+# Lending an array that has to be packed gives a warning, before a kernel refuses the array.
 @pytest.mark.later("host")
 @pytest.mark.promise("T66")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
@@ -135,7 +135,7 @@ def test_t66_a_strided_array_is_refused_whether_or_not_its_base_is_lent(
     with pytest.raises(errors.ArgumentError, match=REFUSED):
         form(kernel, part, 8, device)
     with offload_args(x, device=device):
-        # In a region that has its base, an array that no leading dimension names can't be lent at all.
+        # In a region that lends its base, an array without a leading dimension can't be lent at all.
         with pytest.raises((errors.ArgumentError, errors.PresentError)):
             form(kernel, part, 8, device)
     np.testing.assert_array_equal(x, ramp(N))
@@ -289,7 +289,7 @@ def test_bounds_are_not_checked_with_debug_false_nor_in_the_module_that_save_wri
     for kernel in kernels:
         x, expected = ramp(N), ramp(N)
         with offload_args(x, device=device) as (dx,):
-            kernel(dx[:500], 600, grid=5)  # its array goes on after the part
+            kernel(dx[:500], 600, grid=5)  # the array continues after the part
         expected[:600] *= 2
         np.testing.assert_array_equal(x, expected)
 
@@ -473,7 +473,7 @@ def test_the_default_block_has_256_threads_or_as_many_as_the_kernel_takes(device
     threads = min(256, shift.info(device).good_threads)
     whole = [f"grid {-(-600 // threads)}x1x1 block {threads}x1x1"]
     a, c = ramp(1000), np.zeros(600, F)
-    assert shapes(shift, a, c, 0, 600, device=device) == whole  # by the array that is written
+    assert shapes(shift, a, c, 0, 600, device=device) == whole  # determined by the written array
     assert shapes(shift, a, Scratch((3, 200), F), 0, 600, device=device) == whole
     assert shapes(shift, a, c, 0, 600, device=device, block=100) == ["grid 6x1x1 block 100x1x1"]
     assert shapes(shift, a, c, 0, 100, device=device, grid=1) == [f"grid 1x1x1 block {threads}x1x1"]
@@ -482,7 +482,7 @@ def test_the_default_block_has_256_threads_or_as_many_as_the_kernel_takes(device
 def test_the_default_shape_of_a_partition_is_its_own(device: str) -> None:
     on_cpu = not Device(device).is_gpu
     threads = min(256, compiled("shift", device).info(device).good_threads)
-    each, tall = -(-1000 // threads), threads // 32  # blocks of so many threads for each element; lines of 32 of these
+    each, tall = -(-1000 // threads), threads // 32  # blocks, and rows of blocks of 32 columns
     partitions: list[tuple[Any, str]] = [
         (Linear1D(), f"grid {each}x1x1 block {threads}x1x1"),
         (GridStride1D(), "grid 1x1x1 block 1x1x1" if on_cpu else f"grid {each}x1x1 block {threads}x1x1"),

@@ -1,4 +1,4 @@
-"""Modules on AMD GPUs: which are refused and why, where arguments are, and limits of launches."""
+"""Modules on AMD GPUs: refused modules with the reasons, the places of arguments, and limits of launches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ RELU = (InOut[np.float32], np.int32)
 
 @pytest.fixture(params=["hip:0", "hip:1"])
 def hip(request: pytest.FixtureRequest) -> str:
-    """The name of an AMD GPU, also in the test's id."""
+    """The name of an AMD GPU, which is also in the test's id."""
     return open_or_skip(request.param)
 
 
 @pytest.fixture
 def double(hip: str) -> str:
-    """The same if it is the double, for tests of facts that it alone has, and of images without code."""
+    """The AMD GPU if it is the double, for tests of facts that only the double has, and of images without code."""
     if not Device(hip).model.startswith("double"):
         pytest.skip("device unavailable: no double of HIP")
     return hip
@@ -82,7 +82,7 @@ def test_a_kernel_of_plain_c_is_refused_with_what_it_lacks(double: str) -> None:
 
 @pytest.fixture
 def with_features() -> str:
-    """The double of a gfx90a, whose code may be for or against XNACK and SRAM ECC."""
+    """The double of a gfx90a, whose code may require XNACK and SRAM ECC to be on or off."""
     device = open_or_skip("hip:0")
     if not Device(device).model.startswith("double"):
         pytest.skip("device unavailable: no double of HIP")
@@ -281,7 +281,7 @@ def test_a_launch_that_fails_is_an_error_with_its_grid_and_the_device_lives(doub
     with offload_args(x, device=double) as (dx,):
         relu[1, 32](dx, 0)
         said = []
-        for k in range(1, 9):  # what is asked before the launch fails, too
+        for k in range(1, 9):  # also calls before the launch fail
             fail(ctypes.c_longlong(k))
             try:
                 relu[2, 32](dx, 4)
@@ -314,7 +314,7 @@ def test_without_hiprtc_the_error_says_what_is_missing(
     monkeypatch.setenv("OFFLOAD_ARGS_HIPRTC", str(tmp_path / "libhiprtc.so"))
     with pytest.raises(errors.LibraryError, match="invalid ELF header|file too short"):
         compile()
-    a = np.zeros(3, np.float32)  # nothing else needs it
+    a = np.zeros(3, np.float32)  # no other argument needs it
     offload(Module.load(hip_module()).kernel("relu", *RELU), a, 3, device=double)
     monkeypatch.undo()
     compile()

@@ -66,13 +66,13 @@ def launches(*blocks: int, name: str = "k", multiprocessors: int = 132, line: in
     [
         ([], 0),
         (launches(64), 1),
-        (launches(66), 0),  # half of them
+        (launches(66), 0),  # half of the multiprocessors
         (launches(10_000), 0),
-        (launches(2, 10_000), 0),  # as the second launch of a reduction
+        (launches(2, 10_000), 0),  # a second launch, as in a reduction
         (launches(2, 2, 10_000), 1),
         (launches(2, line=1) + launches(2, line=2), 2),
         (launches(2, name="a") + launches(2, name="b"), 2),
-        (launches(2, multiprocessors=0), 0),  # not known
+        (launches(2, multiprocessors=0), 0),  # their number is unknown
         (launches(2)[0:1] * 30, 1),
         ([event for line in range(30) for event in launches(2, line=line)], 10),
     ],

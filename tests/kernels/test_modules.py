@@ -1,4 +1,4 @@
-"""Facts that are read of a module without loading it, and the signatures that it takes."""
+"""Facts that are read from a module without loading it, and the signatures that it accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernels.programs import PTX, C, shared_object
 from offload_args import In, InOut, Module, Out, Scratch, errors, offload
 from offload_args.kernels import loaded
 
-# Each other target takes a compiler a third of a second: they are for CI.
+# Each further target takes a compiler a third of a second, so these are for CI.
 OTHERS = ("sm_75", "sm_100", "gfx942", "gfx1100")
 
 
@@ -144,7 +144,7 @@ def test_a_signature_that_the_module_contradicts_is_refused(image: bytes, case: 
     name, signature, words = MISMATCHES[case]
     facts = Module.load(image).kernels[name].parameters or ()
     if case == "a value for a pointer" and facts[0].kind == "":
-        return  # older compilers don't note which are pointers
+        return  # older compilers don't note which parameters are pointers
     with pytest.raises(errors.SignatureError, match=words):
         Module.load(image).kernel(name, *signature)
 
@@ -231,7 +231,7 @@ def test_every_truncation_is_a_module_or_refused(image: bytes) -> None:
 @pytest.mark.promise("T41")
 @pytest.mark.parametrize("seeds", [range(400), pytest.param(range(400, 4000), marks=pytest.mark.slow)], ids=len)
 def test_mutations_are_modules_or_refused(image: bytes, seeds: range) -> None:
-    """scripts/fuzz_modules.py reads a million of them."""
+    """scripts/fuzz_modules.py reads a million mutations."""
     for seed in seeds:
         with contextlib.suppress(errors.ModuleError):
             repr(Module.load(mutated(image, random.Random(seed))))
@@ -314,7 +314,7 @@ def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple
 
 def test_a_module_may_end_after_the_modules_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Module.load(module_for("host"))._loaded
-    for name in vars(loaded).copy():  # as Python does at its end
+    for name in vars(loaded).copy():  # Python does the same at its end
         if not name.startswith("__"):
             monkeypatch.setattr(loaded, name, None)
-    kept.__del__()  # raises nothing
+    kept.__del__()  # raises no exception

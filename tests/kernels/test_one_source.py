@@ -1,4 +1,5 @@
-"""All that kernel.h has compiles without a warning, for GPUs of NVIDIA and AMD and for the CPU, and can be read."""
+"""All of kernel.h compiles without a warning for GPUs of NVIDIA and AMD and for the CPU, and the modules can be
+read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Partitions: each element that a grid reaches belongs to one thread, and a grid that misses some is refused.
 
-The kernels add 1 to each element that `mine` gives a thread, 16 to each in a loop over its slices, and 256 to each by
-the numbers within a slice: an element with one owner has 273. The expected reach of a grid is stated here in NumPy.
+The kernels add 1 to each element that `mine` gives a thread, 16 to each element in a loop over its slices, and 256 to
+each element by its numbers in a slice. So an element with one owner has 273. This file computes the expected reach of a
+grid in NumPy.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def counter(device: str, partition: Partition) -> Kernel:
 
 
 def reach(partition: Partition, grid: tuple[int, ...], block: tuple[int, ...], rows: int, columns: int) -> Any:
-    """Return the rows and columns that have owners, from the first on."""
+    """Return the numbers of rows and columns, counted from the first, that have owners."""
     x, y = grid[0] * block[0], grid[1] * block[1]
     match partition:
         case Linear1D():
@@ -91,7 +92,8 @@ def check_owners(
     columns: int,
     gap: int,
 ) -> None:
-    """Count the owners of each element of a matrix with gaps between its rows, and look at the memory around it."""
+    """Count the owners of each element of a matrix with gaps between its rows, and check the memory around the
+    matrix."""
     if partition in LINES:
         rows, gap = 1, 3
     counted = np.zeros((rows + 1, columns + gap), np.int32)
@@ -244,7 +246,7 @@ def test_a_matrix_in_either_order_has_its_rows_as_they_lie_in_memory(device: str
                 copy[(1, 100), 32](da, dc, rows, columns)
 
 
-LONE: list[Any] = [  # one row or one column, each lies in memory as 5 elements in a row
+LONE: list[Any] = [  # one row or one column, whose 5 elements are adjacent in memory
     np.zeros((5, 3), np.int32, "F")[:, :1],
     np.zeros((5, 1), np.int32, "F"),
     np.zeros((5, 1), np.int32),

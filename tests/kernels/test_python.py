@@ -1,4 +1,4 @@
-"""Kernels in Python: typed functions, each thread its own elements, the same results as NumPy's on every device."""
+"""Kernels in Python: typed functions in which each thread writes its own elements; all devices have NumPy's results."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from offload_args.kernels import (
 from offload_args.kernels.compilers import Target
 from offload_args.kernels.partitions import Partition
 
-# The kernels are functions without types for checkers of types: their annotations are values.
-# mypy: ignore-errors
+# To type checkers, the kernels are functions without types, because their annotations are values. mypy: ignore-errors
 
 
 @pytest.fixture(params=devices_here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of a device of this machine that runs machine code."""
     name = open_or_skip(request.param)
     if Device(name).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")
@@ -117,7 +116,7 @@ def test_each_element_has_one_owner(device: str, partition: Partition) -> None:
             for block in (None, 1, (4, 2), (3, 2, 2)):
                 y = np.zeros(shape, np.int32, order)
                 if math.prod(shape) == 0 and isinstance(partition, PerBlock):
-                    continue  # it needs as many blocks as elements, and there is no grid without a block
+                    continue  # it needs as many blocks as elements, and a grid has at least one block
                 offload(count, y, block=block, device=device)
                 assert (y == 1).all(), (shape, order, block)
     if by_elements:

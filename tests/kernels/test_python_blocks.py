@@ -1,4 +1,4 @@
-"""Kernels in Python whose threads share memory and wait for each other: on every device the same bits as NumPy's."""
+"""Kernels in Python whose threads share memory and wait for each other; every device computes NumPy's bits."""
 
 # mypy: ignore-errors
 
@@ -29,7 +29,7 @@ GPUS = [Target("cuda", "sm_90"), Target("hip", "gfx90a")]
 
 @pytest.fixture(params=devices_here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of a device of this machine that runs machine code."""
     name = open_or_skip(request.param)
     if Device(name).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")
@@ -193,7 +193,7 @@ def test_a_gpu_loads_kernels_of_blocks_and_takes_their_launches(name: str) -> No
     offload(histogram, x.astype(np.uint8), counts, grid=4, block=64, shared_bytes=1024, device=name)
     if not Device(name).model.startswith("double"):
         assert counts.sum() == 1000
-    assert sums.info(name).fixed_shared_bytes in (0, 1024)  # doubles do not know it
+    assert sums.info(name).fixed_shared_bytes in (0, 1024)  # doubles do not report it
 
 
 # -- checked accesses --------------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_the_memory_of_a_reduction_follows_from_the_shape(running_device) -> Non
     assert [memory.dtype for memory in places.scratch((65,))] == [np.float32, np.int64]
     A, sums = ramp(65 * 7).reshape(65, 7), np.zeros(7, np.float32)
     with offload_args(A, sums, *total.scratch((500, 7)), device=running_device) as (dA, dsums, dmemory):
-        total(dA, dsums, scratch=dmemory)  # it may be larger
+        total(dA, dsums, scratch=dmemory)  # the memory may be larger
     np.testing.assert_array_equal(sums, A.sum(0))
 
 
@@ -210,7 +210,7 @@ def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
 @pytest.mark.later
 def test_a_formula_of_integers_has_integers_unless_the_dtype_says_so(running_device) -> None:
     x = np.array([5, 7, 0], np.uint8)
-    assert reduce("sum", "x - 1", x=np.uint8)(x, device=running_device) == np.sum(x - np.uint8(1))  # 255 where it was 0
+    assert reduce("sum", "x - 1", x=np.uint8)(x, device=running_device) == np.sum(x - np.uint8(1))  # 0 becomes 255
     assert reduce("argmax", "x / 8", x=np.uint8, dtype=np.float64)(x, device=running_device) == 1
     assert reduce("max", "x / 2", x=np.uint8, dtype=np.float64)(x, device=running_device) == 3.5
     assert reduce("max", "x / 2", x=np.uint8, dtype=np.uint8)(x, device=running_device) == 3

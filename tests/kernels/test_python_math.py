@@ -16,7 +16,7 @@ from offload_args import In, Out, errors, kernel, offload
 from offload_args.kernels import Linear1D, Linear2D
 from offload_args.kernels.compilers import Target
 
-UNITS = {  # the greatest error in units of the last place: for float64; float32's is 0.51 for each
+UNITS = {  # {function: the greatest error for float64, in units of the last place}; for float32, it is 0.51
     "exp": 1, "log": 1, "sin": 1, "cos": 1, "tanh": 1, "pow": 1,
     "exp2": 1, "expm1": 1, "log1p": 1, "log2": 1, "log10": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 1,
     "hypot": 1, "cbrt": 1, "erf": 1, "sinh": 2, "cosh": 2, "erfc": 3,
@@ -62,7 +62,8 @@ def results(names, dtype, a, b, device="host"):
 
 
 def points(name, dtype, count, rng):
-    """Return arguments at which a function is finite: half over its range, half where its value is near 0 or 1."""
+    """Return arguments at which a function is finite: half over its range, and half at which its value is near 0 or
+    1."""
     facts = np.finfo(dtype)
     low, high = math.log(facts.tiny), math.log(facts.max)
 
@@ -115,7 +116,7 @@ def long_erf(x):
 
 
 def long_erfc(x):
-    """Return erfc by a continued fraction, for x from 2."""
+    """Return erfc by a continued fraction, for x >= 2."""
     fraction = np.zeros_like(x)
     for k in range(400, 0, -1):
         fraction = Long(k) / 2 / (x + fraction)

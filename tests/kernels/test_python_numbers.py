@@ -1,4 +1,4 @@
-"""Numbers in kernels in Python have the types, and the bits, that NumPy 2 gives them."""
+"""Numbers in kernels in Python have the same types and bits as in NumPy 2."""
 
 # mypy: ignore-errors
 
@@ -18,7 +18,7 @@ TENTH, PAIR = 0.1, (0.3, 7)
 
 @pytest.fixture(params=devices_here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of a device of this machine that runs machine code."""
     name = open_or_skip(request.param)
     if Device(name).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")
@@ -86,7 +86,7 @@ def test_a_number_takes_the_type_of_what_it_is_combined_with(device: str) -> Non
     results = [np.zeros(505, np.float32) for _ in FUNCTIONS]
     offload(computed, x, k, *results, device=device)
     for function, result in zip(FUNCTIONS, results, strict=True):
-        expected = [function(*pair) for pair in zip(x, k, strict=True)]  # as Python and NumPy compute it
+        expected = [function(*pair) for pair in zip(x, k, strict=True)]  # computed by Python and NumPy
         np.testing.assert_array_equal(result, np.float32(expected), err_msg=function.__name__)
 
 
@@ -204,4 +204,4 @@ def test_quotients_and_powers_are_those_of_numpy(device: str) -> None:
                 for a, b, c in zip(z, w, x, strict=True)]  # fmt: skip
     for result, values in zip([*results, f], zip(*rows, strict=True), strict=True):
         np.testing.assert_array_equal(result, values)
-    assert (g == g.astype(np.float32))[~np.isnan(x)].all()  # a power in float32, as of NumPy's float32 and int8
+    assert (g == g.astype(np.float32))[~np.isnan(x)].all()  # a power in float32, like NumPy's power of float32 and int8

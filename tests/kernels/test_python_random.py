@@ -1,6 +1,7 @@
 """Random kernels in Python, compared with NumPy bit for bit, on every device.
 
-OFFLOAD_ARGS_RANDOM_KERNELS says how many there are in all. helpers/random_kernels.py runs them outside the tests.
+OFFLOAD_ARGS_RANDOM_KERNELS is the number of kernels in all. helpers/random_kernels.py runs such kernels outside of
+tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels in Python that are refused: with the file, the line, the construct and the remedy, before anything moves."""
+"""Kernels in Python that are refused, with the file, the line, the construct and the remedy, before anything moves."""
 
 # mypy: ignore-errors
 

@@ -1,4 +1,4 @@
-"""Kernels in Python of arrays of structs: fields are read and written in place, with the results of NumPy's fields."""
+"""Kernels in Python with arrays of structs: fields are read and written in place, with the same results as in NumPy."""
 
 # mypy: ignore-errors
 
@@ -17,13 +17,13 @@ BODY = np.dtype(
     [("mass", np.float32), ("place", np.float64), ("speed", np.float64), ("alive", np.bool_), ("z", np.complex64),
      ("half", np.float16), ("kind", np.int16)], align=True,
 )  # fmt: skip
-PAIR = np.dtype([("x", np.float32), ("y", np.float32)])  # laid out as in C, whatever align says
+PAIR = np.dtype([("x", np.float32), ("y", np.float32)])  # laid out as in C, with or without align
 KINDS = [np.float16, np.float32, np.int8, np.uint64, np.bool_, np.complex128]
 
 
 @pytest.fixture(params=devices_here("host", "sim:0", "cuda:0", "hip:0"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of a device of this machine that runs machine code."""
     name = open_or_skip(request.param)
     if Device(name).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")

@@ -1,4 +1,5 @@
-"""Machine code of kernels in Python: for NVIDIA and AMD GPUs that are not here, without a compiler, from the cache."""
+"""Machine code of kernels in Python: for NVIDIA and AMD GPUs that this machine lacks, without a compiler, from the
+cache."""
 
 # mypy: ignore-errors
 
@@ -54,7 +55,7 @@ def test_a_module_for_a_gpu_that_is_not_here_states_the_parameters(target: Targe
         arrays = len(function._shapes)
         assert len(kinds) == values + arrays * 5
         assert kinds[values : values + arrays] == ["pointer"] * arrays
-        # The launcher's own places are those of the module.
+        # The launcher's places of parameters agree with the module's.
         declared = [*function._written.declared, *[np.int64] * (4 * arrays)]
         Module.load(image.data).kernel(function.name, *declared)
 
@@ -150,7 +151,7 @@ def run(folder: Path, by: int) -> str:
 def test_a_kernel_needs_no_compiler_and_is_kept(tmp_path: Path) -> None:
     assert run(tmp_path, 3) == "0 3 6 9 12 True"
     assert run(tmp_path, 3) == "0 3 6 9 12 False"  # nothing was compiled, and numba was not imported
-    assert run(tmp_path, 4) == "0 4 8 12 16 True"  # a constant of the kernel is another one
+    assert run(tmp_path, 4) == "0 4 8 12 16 True"  # a constant of the kernel has changed
     for kept in (tmp_path / "cache").iterdir():
         kept.write_bytes(kept.read_bytes()[:-1] + b"?")
     assert run(tmp_path, 3) == "0 3 6 9 12 True"

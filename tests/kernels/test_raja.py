@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RAJA, IN_NUMPY = (runpy.run_path(str(BENCHMARKS / name)) for name in ("raja_kernels.py", "raja_numpy.py"))
 N = 10_007  # no multiple of a block
 GRID, BLOCK = -(-N // RAJA["BLOCK"]), RAJA["BLOCK"]
-SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # inputs, numbers, and the outputs in NumPy
+SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # by kernel: inputs, numbers, the outputs in NumPy
     "copy": (1, (), lambda a: (a,)),
     "mul": (1, (0.3,), lambda c: (0.3 * c,)),
     "add": (2, (), lambda a, b: (a + b,)),
@@ -39,7 +39,7 @@ def arrays(count: int) -> list[Array]:
 
 
 def close(array: Array, expected: Array) -> None:
-    """A GPU multiplies and adds in one step."""
+    """Compare with a tolerance, because a GPU multiplies and adds in one step."""
     np.testing.assert_allclose(array, expected, rtol=1e-12, atol=1e-13)
 
 

@@ -128,7 +128,7 @@ def test_without_a_signature_arrays_that_are_only_read_do_not_come_down(device: 
 @pytest.mark.promise("T65")
 @pytest.mark.parametrize("name", ["all", "any", "memcpy"])
 def test_a_kernel_has_the_name_of_an_overloaded_function(device: str, name: str) -> None:
-    source = (  # CUDA has such functions already
+    source = (  # CUDA already has functions of these names
         f"#include <offload_args/kernel.h>\nOA_FUNCTION int {name}(int, int, const short *) {{ return 0; }}\n"
         f"OA_KERNEL({name}, oa::In<float> x, oa::Out<float> y, int n) {{\n"
         "  for (auto one : y.mine(oa::Linear1D(n), here)) *one = 2 * x[one.index()];\n}\n"
@@ -157,7 +157,7 @@ SCALE = (In[np.float32], Out[np.float32], np.float32, np.int32)
 def test_kernels_in_the_vendors_own_words_have_types(target: str) -> None:
     source = PLAIN
     if target == "gfx90a":
-        source = PLAIN.split("{")[0] + "{ y[0] = v * x[0] + n; }"  # hiprtc alone has no words for blocks
+        source = PLAIN.split("{")[0] + "{ y[0] = v * x[0] + n; }"  # hiprtc alone has no names for blocks
     try:
         scale = Kernel.compile(source, "scale", SCALE, target=target, options=["--std=c++14"])
     except errors.LibraryError:

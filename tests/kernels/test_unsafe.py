@@ -1,4 +1,5 @@
-"""offload_unsafe leaves out the checks of arguments against the signature and each other, and no others."""
+"""offload_unsafe leaves out the checks of arguments against the signature and against each other, and makes all other
+checks."""
 
 from __future__ import annotations
 
@@ -43,11 +44,11 @@ def test_all_else_is_checked_as_ever(vadd: Kernel, device: str) -> None:
     a, b, c = ramp(N), ramp(N), np.zeros(N, np.float32)
     with offload_args(In(a), b, Out(c), device=device) as (da, db, dc):
         for arguments, error in (
-            ((da, db, dc), errors.ArgumentTypeError),  # too few
+            ((da, db, dc), errors.ArgumentTypeError),  # too few arguments
             ((da, db, 4096, N), errors.HostPointerError),
             ((da, db, dc, 2**31), errors.SizeOverflowError),
             ((da, db, dc, 1.5), errors.DTypeError),
-            ((db, db, da, N), errors.DirectionError),  # an In that would be written
+            ((db, db, da, N), errors.DirectionError),  # an In would be written
         ):
             with pytest.raises(error):
                 offload_unsafe(vadd, *arguments, grid=1, block=64)

@@ -1,4 +1,4 @@
-"""Variables of modules: device and constant memory that kernels know by name."""
+"""Variables of modules: device and constant memory to which kernels refer by name."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_variable_is_an_operand_like_any_other(device: str) -> None:
     relu[1, 32](weights[2:], 4)
     np.testing.assert_array_equal(weights.to_host(), [-1, 2, 0, 4, 0, 6])
     y = np.zeros(6, np.float32)
-    offload(weigh, weights, y, 6, device=device)  # the kernel's own constant is its argument, too
+    offload(weigh, weights, y, 6, device=device)  # the kernel's own constant is also its argument
     np.testing.assert_array_equal(y[:4], [1, 8, 0, 8])
     weigh.module.unload()
 

@@ -1,4 +1,4 @@
-"""Kernels without a declared signature, and objects that are passed whole."""
+"""Kernels without a declared signature, and objects that stand for several arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_module_that_says_nothing_needs_a_signature() -> None:
 
 
 class Csr:
-    """A sparse matrix: the values and columns of each row, and where the rows begin."""
+    """A sparse matrix: the values and columns of each row, and the places at which rows begin."""
 
     def __init__(self, dense: Array) -> None:
         rows, self.columns = (part.astype(np.int32) for part in np.nonzero(dense))

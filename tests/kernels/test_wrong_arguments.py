@@ -1,4 +1,4 @@
-"""A launch with wrong arguments raises before anything moves, and says which."""
+"""A launch with wrong arguments raises an error that names the argument, before anything moves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OddStream:
         return 1, 0
 
 
-# Each has the pointers of a, b, c (float32, lent as In, by use and Out) and of d (float64), and the kernel.
+# Each call gets the kernel, and the pointers of a, b, c (float32, lent as In, by use and Out) and of d (float64).
 WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
     "too few": (errors.ArgumentTypeError, "needs 4 arguments", lambda k, a, b, c, d: k[1, 64](a, b, c)),
     "too many": (errors.ArgumentTypeError, "got 5", lambda k, a, b, c, d: k[1, 64](a, b, c, N, 1)),
@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
     ),
     "a grid too large": (
         errors.ArgumentError,
-        r"grid needs 1 to 6553[56] along y",  # of CUDA, of HIP
+        r"grid needs 1 to 6553[56] along y",  # CUDA's limit, HIP's limit
         lambda k, a, b, c, d: k[(1, 65537), 64](a, b, c, N),
     ),
     "too much shared memory": (

@@ -1,4 +1,4 @@
-"""Devices that have a LAPACK, and matrices to give it."""
+"""Devices that have a LAPACK, and matrices for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBRARIES = {"cuda": "cusolver", "hip": "rocsolver"}
 
 @pytest.fixture(params=here("host", "sim:0", "cuda:0", "hip:0"))
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and has a LAPACK."""
+    """The name of a device of this machine that has a LAPACK."""
     device = open_or_skip(request.param)
     library = LIBRARIES.get(device.partition(":")[0])
     if library:
@@ -32,7 +32,7 @@ def dtype(request: pytest.FixtureRequest) -> str:
 
 
 class Matrices:
-    """Random arrays of one dtype, and how exact results have to be."""
+    """Random arrays of one dtype, and the required exactness of results."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = np.dtype(dtype)
@@ -54,7 +54,7 @@ class Matrices:
         return built
 
     def near(self, a: Any, b: Any) -> bool:
-        """Return whether arrays agree, beside the largest number of either."""
+        """Return whether arrays agree, relative to the largest number of either."""
         a, b = np.asarray(a), np.asarray(b)
         largest = max([1.0, *np.abs(a).ravel(), *np.abs(b).ravel()])
         return a.shape == b.shape and bool(np.all(np.abs(a - b) <= self.tolerance * largest))

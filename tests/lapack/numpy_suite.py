@@ -1,8 +1,9 @@
-"""Puts offload_args.linalg in the place of numpy.linalg, for NumPy's own tests: a plugin of pytest.
+"""A plugin of pytest that replaces numpy.linalg by offload_args.linalg, for NumPy's own tests.
 
     OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p numpy_suite --pyargs numpy.linalg.tests.test_linalg
 
-tests/lapack/test_numpy_suite.py runs it. Functions that NumPy makes of these, such as pinv and cond, then call them.
+tests/lapack/test_numpy_suite.py runs it. Functions that NumPy builds on these, such as pinv and cond, then call the
+replacements.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from numpy.linalg import _linalg as numpy_linalg
 
 from offload_args import linalg
 
-#: Tests that do not hold here, with the reason. docs/guide/linalg.md says the same.
+#: {pattern of tests that do not hold for offload_args: the reason}. docs/guide/linalg.md states the same.
 OTHER = {
     # BLAS has no products of integers, float16, longdouble and objects.
     r"::test_matmul$",
     r"MatrixPower::test_(large_power|power_is_zero|power_is_one|power_is_two)\[dt([0-9]|12|15|16)\]",
 }
-#: Orders of factors differ from NumPy's, and so do the last bits: float32 is compared to a decimal less.
+#: The order of factors differs from NumPy's, and so the last bits differ; float32 is compared to one decimal less.
 LESS = 1
 
 

@@ -2,7 +2,8 @@
 
     python special_numbers.py sim:0         # prints how many calls it made, then a line for each that lost NaN
 
-tests/lapack/test_special_numbers.py runs it as a process of its own, which it can end if a driver does not.
+tests/lapack/test_special_numbers.py runs this program in a separate process, and kills the process if a driver does not
+end.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from offload_args import In, Scratch, lapack, offload_args
 
 Arrays = list[NDArray[Any]]
 
-SHAPES: dict[str, list[tuple[int, ...]]] = {  # of the arrays that each driver reads, for n = 4
+SHAPES: dict[str, list[tuple[int, ...]]] = {  # {driver: the shapes of the arrays that it reads, for n = 4}
     "gels": [(6, 4), (6, 2)], "geqrf": [(6, 4)], "gesv": [(4, 4), (4, 2)], "gesvd": [(6, 4)],
     "gesvd of values": [(6, 4)], "getrf": [(6, 4)], "getrs": [(4, 4), (4, 2)], "heevd": [(4, 4)],
     "heevd of values": [(4, 4)],
     "ormqr": [(6, 4), (4,), (6, 2)], "posv": [(4, 4), (4, 2)], "potrf": [(4, 4)], "potrs": [(4, 4), (4, 2)],
     "trtrs": [(4, 4), (4, 2)],
 }  # fmt: skip
-# Functions that iterate, each with the function of NumPy that has the same result.
+# {function that iterates: NumPy's function with the same result}.
 ITERATIVE: dict[str, Callable[[Any], Any]] = {
     "gesvd": lambda A: np.linalg.svd(A, compute_uv=False),
     "gesvd of values": lambda A: np.linalg.svd(A, compute_uv=False),
@@ -36,7 +37,8 @@ ITERATIVE: dict[str, Callable[[Any], Any]] = {
 
 
 def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
-    """Call a driver on these arrays, which it changes, and return its result, in them or in an array of its own."""
+    """Call a driver on these arrays, which it changes, and return its result, which is one of the arrays or a new
+    one."""
     A, (m, n) = arrays[0], arrays[0].shape
     k, real = min(m, n), np.finfo(A.dtype).dtype
     if name in ITERATIVE:
@@ -55,7 +57,7 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
         return A
     with offload_args(*map(In, arrays[:-1]), arrays[-1], Scratch((n, m), A.dtype), device=device) as lent:
         *read, last, copy = lent
-        if name in ("potrf", "gels", "gesv", "posv"):  # they write A
+        if name in ("potrf", "gels", "gesv", "posv"):  # these functions write A
             A_on_device = copy.T
             A_on_device.copy_from(read[0] if read else last)
         if name == "potrf":
@@ -74,7 +76,8 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
 
 
 def clean(name: str, dtype: str, n: int = 4, noise: float = 0.1) -> Arrays:
-    """Return arrays whose first one is definite, or of full rank if it is not square; without noise it is diagonal."""
+    """Return arrays, of which the first is definite, or of full rank if it is not square, and diagonal without
+    noise."""
     random = np.random.default_rng(len(name))
     arrays: Arrays = []
     for shape in SHAPES[name]:
@@ -88,7 +91,7 @@ def clean(name: str, dtype: str, n: int = 4, noise: float = 0.1) -> Arrays:
 
 
 def is_read(name: str, which: int, place: tuple[int, ...]) -> bool:
-    """Return whether the driver reads that element of its array of that number."""
+    """Return whether the driver reads the element at `place` of its array with the number `which`."""
     triangle = name.partition(" of ")[0] in ("heevd", "potrf", "posv", "potrs", "trtrs")
     if which == 0 and name == "ormqr":
         return place[0] > place[1]
@@ -98,9 +101,9 @@ def is_read(name: str, which: int, place: tuple[int, ...]) -> bool:
 def check(
     name: str, device: str, dtype: str, n: int, noise: float, which: int, place: tuple[int, ...], value: float
 ) -> bool:
-    """Call a driver with that number in that place; fail if its result is not the one that its page promises.
+    """Call a driver with a number at a place; fail if the result is not the documented one.
 
-    Return whether NaN that it reads is in its result, or it says that there is none.
+    Return whether a NaN that the driver reads is in its result, or the driver reports that there is no result.
     """
     arrays = clean(name, dtype, n, noise)
     arrays[which][place] = value
@@ -121,7 +124,7 @@ def check(
         )
     elif np.isnan(value) and read:
         return not np.all(np.isfinite(completed))
-    elif not read and name != "potrf":  # whose other triangle stays as it was
+    elif not read and name != "potrf":  # potrf does not change the other triangle
         assert np.all(np.isfinite(completed))
     return True
 

@@ -1,4 +1,4 @@
-"""LAPACK with its info on the device: calls that nothing waits for, and captured ones."""
+"""LAPACK with its info on the device: calls for which nothing waits, and captured calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matrices(dtype: Any, order: Any = "F", seed: int = 0) -> list[Array]:
 
 
 class Lent:
-    """The pointers to those arrays."""
+    """The pointers to the arrays of `matrices`."""
 
     def __init__(self, pointers: Any) -> None:
         self.A, self.B, self.tau, self.ipiv, self.info = pointers
@@ -142,7 +142,7 @@ def test_info_says_at_each_replay_which_matrix_fails(device: str, name: str) -> 
     with region as pointers:
         w = Lent(pointers)
         w.A.assign(bad)
-        CALLS[name](w, info=w.info)  # raises nothing
+        CALLS[name](w, info=w.info)  # raises no error
         assert w.info.to_host() == 3
         if not device.startswith("hip"):
             with region.capture(A=w.A, info=w.info) as g:
@@ -154,7 +154,7 @@ def test_info_says_at_each_replay_which_matrix_fails(device: str, name: str) -> 
 
 
 def refused(w: Lent) -> dict[str, tuple[Callable[[], object], str]]:
-    """Return calls that no chain captures, each with words of the remedy."""
+    """Return calls that a chain can't capture, each with words of its remedy."""
     return {
         "potrf": (lambda: lapack.potrf(w.A), "pass info="),
         "posv": (lambda: lapack.posv(w.A, w.B), "pass info="),
@@ -192,7 +192,7 @@ def test_calls_that_need_the_host_are_refused_and_spoil_nothing(device: str) -> 
         g.replay()
         assert (w.tau.to_host() == 6).all()
         w.tau.assign(expected[2])
-        lapack.posv(w.A, w.B)  # as always
+        lapack.posv(w.A, w.B)  # works as usual
         w.A.assign(expected[0])
         w.B.assign(expected[1])
     assert is_same(arrays, expected)
@@ -238,7 +238,7 @@ def test_an_empty_matrix_has_info_0(device: str) -> None:
 
 def test_a_graph_keeps_its_workspaces_and_frees_them_with_it(device: str) -> None:
     if device.startswith("hip"):
-        return  # captures nothing of rocSOLVER
+        return  # HIP captures no functions of rocSOLVER
     arrays = matrices(np.float64)
     expected = plainly("QR", arrays, device)
     region = offload_args(*arrays, device=device)
@@ -247,13 +247,13 @@ def test_a_graph_keeps_its_workspaces_and_frees_them_with_it(device: str) -> Non
         w.info.fill(0)
         [pointer.to_host() for pointer in pointers]
         Device(device).synchronize()
-        gc.collect()  # what earlier tests left
+        gc.collect()  # frees garbage of earlier tests
         before = Device(device).counters.memory_used
         with region.capture(A=w.A, B=w.B) as g:
             least_squares(w)
         assert Device(device).counters.memory_used > before
         gc.collect()
-        for size in (8, 1 << 10, 1 << 16):  # would have the memory that a graph had freed
+        for size in (8, 1 << 10, 1 << 16):  # these arrays would get memory that the graph had freed
             spoiler = np.full(size, np.nan)
             with offload_args(spoiler, device=device) as (dspoiler,):
                 blas.scal(1.0, dspoiler)
@@ -266,7 +266,7 @@ def test_a_graph_keeps_its_workspaces_and_frees_them_with_it(device: str) -> Non
 
 def test_a_chain_of_lapack_in_a_loop_ends_where_the_matrix_is_no_more_definite(device: str) -> None:
     if device.startswith("hip"):
-        return  # captures nothing of rocSOLVER
+        return  # HIP captures no functions of rocSOLVER
     A, W, ones, info = np.diag([9.0, 5.5, 7.0]), np.zeros((3, 3)), np.ones(3), np.zeros(1, np.int32)
     region = offload_args(A, W, In(ones), info, device=device)
     with region as (dA, dW, dones, dinfo):
@@ -282,7 +282,7 @@ def test_a_chain_of_lapack_in_a_loop_ends_where_the_matrix_is_no_more_definite(d
 
 def test_a_graph_of_lapack_is_dead_with_its_region(device: str) -> None:
     if device.startswith("hip"):
-        return  # captures nothing of rocSOLVER
+        return  # HIP captures no functions of rocSOLVER
     arrays = matrices(np.float64)
     region = offload_args(*arrays, device=device)
     with region as pointers:

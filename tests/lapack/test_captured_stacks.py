@@ -1,4 +1,4 @@
-"""LAPACK of stacks with their info on the device, and captured: a stack is a call for each matrix there."""
+"""LAPACK of stacks with their info on the device, and captured; a captured stack is a call for each matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT, N = 3, 4
 
 
 def stacks(seed: int = 0) -> list[Array]:
-    """Return positive definite matrices, right sides, tau and pivots, by columns where LAPACK needs it."""
+    """Return positive definite matrices, right sides, tau and pivots, by columns if LAPACK needs it."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((COUNT, N, N))
     A = A @ A.swapaxes(1, 2) + N * np.eye(N)
@@ -94,7 +94,7 @@ def test_info_of_a_stack_names_the_matrices_that_fail(device: str, name: str) ->
     good = plainly(name, [array[:1] for array in arrays], device)
     region = offload_args(*arrays, info, device=device)
     with region as (*pointers, dinfo):
-        CALLS[name](*pointers, info=dinfo)  # raises nothing
+        CALLS[name](*pointers, info=dinfo)  # raises no error
         assert dinfo.to_host().tolist() == [0, 3, 0]
         assert near([pointers[0][0].to_host()], [good[0][0]])
         if not device.startswith("hip"):
@@ -136,7 +136,7 @@ def test_lists_of_pointers_are_the_graphs_own(device: str) -> None:
     with region as (dA, dB, dC):
         with region.capture(A=dA) as g:
             blas.gemm_batched(1.0, [dA[1], dA[0]], [dB[0], dB[1]], 0.0, [dC[0], dC[1]])
-        for size in (8, 64, 512):  # would have the memory of the addresses, if the call had freed it
+        for size in (8, 64, 512):  # these arrays would get the memory of the addresses if the call had freed it
             spoiler = np.full(size, np.nan)
             with offload_args(spoiler, device=device) as (dspoiler,):
                 blas.scal(1.0, dspoiler)

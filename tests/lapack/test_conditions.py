@@ -1,4 +1,4 @@
-"""`lapack.gecon` and `pocon` estimate what LAPACK's estimate, in both orders, with gaps, and of singular matrices."""
+"""`lapack.gecon` and `pocon` return LAPACK's estimates, in both orders, with gaps, and for singular matrices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_gecon_estimates_as_scipy_does(device: str, matrices: Matrices, n: int, 
             rcond = lapack.gecon(dA, anorm, norm=norm)
         true = 1 / float(np.linalg.cond(original, 1 if norm == "1" else np.inf))
         slack = 3e3 * float(np.finfo(matrices.dtype).eps) / true
-        if order == "F":  # LAPACK has the same factors
+        if order == "F":  # then LAPACK has the same factors
             assert rcond == pytest.approx(expected("gecon", matrices, original, anorm, norm), rel=0.01 + slack)
         assert true * (0.99 - slack) <= rcond <= 10 * true
 

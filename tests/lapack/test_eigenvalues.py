@@ -1,4 +1,5 @@
-"""Indefinite systems, pencils, some eigenvalues and general ones agree with SciPy, in both orders and with gaps."""
+"""Indefinite systems, pencils, some eigenvalues, and eigenvalues of general matrices agree with SciPy, in both orders
+and with gaps."""
 
 from __future__ import annotations
 

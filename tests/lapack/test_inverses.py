@@ -1,4 +1,5 @@
-"""Q as a matrix, and inverses from factors, agree with SciPy: in both orders, with gaps, in stacks, and of nothing."""
+"""Q as a matrix, and inverses from factors, agree with SciPy in both orders, with gaps, in stacks, and for empty
+matrices."""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def test_more_reflectors_than_columns_are_refused(device: str) -> None:
 def test_q_has_the_columns_of_scipy_beyond_the_reflectors(device: str) -> None:
     tall = np.asfortranarray(np.random.default_rng(1).standard_normal((6, 4)))
     factors, tau, _, _ = scipy.linalg.lapack.dgeqrf(tall[:, :2])
-    A = np.asfortranarray(np.hstack([factors, np.full((6, 2), np.nan)]))  # which are not read
+    A = np.asfortranarray(np.hstack([factors, np.full((6, 2), np.nan)]))  # the last columns are not read
     expected, _, _ = scipy.linalg.lapack.dorgqr(np.asfortranarray(np.hstack([factors, np.zeros((6, 2))])), tau)
     with offload_args(A, In(tau), device=device) as (dA, dtau):
         lapack.orgqr(dA, dtau)

@@ -1,4 +1,4 @@
-"""Large matrices, and ones of a lower rank than their size, in double: against SciPy."""
+"""Large matrices, and matrices of lower rank than their size, in double precision, compared with SciPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offload_args import Out, Scratch, lapack, offload_args
 
 SLOW = pytest.mark.slow
 SIZES = [200, pytest.param(1000, marks=SLOW), pytest.param(2048, marks=SLOW)]
-FEWER = [200, pytest.param(1000, marks=SLOW)]  # SciPy takes long for vectors of larger ones
+FEWER = [200, pytest.param(1000, marks=SLOW)]  # SciPy takes long for vectors of larger matrices
 
 
 def general(*shape: int) -> NDArray[np.float64]:

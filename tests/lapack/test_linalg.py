@@ -19,7 +19,7 @@ ORDERS = ["C", "F", "gaps"]
 
 
 def ordered(values: NDArray[Any], order: str) -> NDArray[Any]:
-    """Return the values as an array whose matrices are in that order, or have gaps along every axis."""
+    """Return the values as an array whose matrices are in this order, or have gaps along every axis."""
     if order == "C" or values.ndim < 2:
         return np.ascontiguousarray(values)
     if order == "F":
@@ -31,7 +31,7 @@ def ordered(values: NDArray[Any], order: str) -> NDArray[Any]:
 
 
 class Given:
-    """A stack of matrices, and how results are compared."""
+    """A stack of matrices, with a comparison of results."""
 
     def __init__(self, matrices: Matrices, shape: tuple[int, ...], order: str) -> None:
         self.matrices = matrices
@@ -47,7 +47,7 @@ class Given:
 
 
 def each(matrices: Matrices, shapes: list[tuple[int, ...]] = SHAPES) -> list[Given]:
-    """Return stacks of each shape, in each order for double precision, in C order for single."""
+    """Return stacks of each shape, in each order for double precision, and in C order for single precision."""
     orders = ORDERS if matrices.tolerance < 1e-8 else ORDERS[:1]
     return [Given(matrices, shape, order) for shape in shapes for order in orders]
 
@@ -207,7 +207,7 @@ def test_an_argument_may_be_given_twice_or_be_lent(device: str) -> None:
     assert np.allclose(linalg.matmul(A, A.T, device=device), A @ A.T)
     with offload_args(A, device=device) as (dA,):
         dA.fill(2)
-        assert np.array_equal(linalg.matmul(A, A, device=device), np.full((2, 2), 8.0))  # of what the device has
+        assert np.array_equal(linalg.matmul(A, A, device=device), np.full((2, 2), 8.0))  # of the bytes on the device
 
 
 @pytest.mark.parametrize("function", [linalg.solve, linalg.inv])
@@ -258,7 +258,7 @@ def test_iterations_refuse_what_is_not_finite(device: str, dtype: str, value: fl
     for function in (linalg.eigh, linalg.eigvalsh, linalg.svd, lambda A, device: linalg.lstsq(A, A[0], device=device)):
         with pytest.raises(np.linalg.LinAlgError, match=r"is .*(nan|inf).*, needs to be finite"):
             function(A, device=device)
-    values = linalg.eigvalsh(A, "U", device=device)  # whose triangle is finite
+    values = linalg.eigvalsh(A, "U", device=device)  # this triangle is finite
     assert np.array_equal(values, np.ones(3))
 
 

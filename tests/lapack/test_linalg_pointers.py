@@ -1,4 +1,4 @@
-"""`linalg` of pointers: results stay on the device, in memory of the region, which ends with the last pointer."""
+"""`linalg` of pointers: results stay on the device, in memory of the region that is freed with the last pointer."""
 
 from __future__ import annotations
 
@@ -146,10 +146,10 @@ def test_stacks_with_broadcast_operands(device: str, matrices: Matrices) -> None
 
 
 def test_a_lack_of_memory_names_the_function_and_its_operands() -> None:
-    A, b = np.eye(100), np.ones((100, 100))  # of 80,000 bytes, which is no small array
+    A, b = np.eye(100), np.ones((100, 100))  # 80,000 bytes, which is no small array
     with testing.residency("off"):
         for capacity, words in (
-            (70_000, r"(a|b|result 1) \(80000 bytes"),  # in the order of addresses
+            (70_000, r"(a|b|result 1) \(80000 bytes"),  # arrays in the order of their addresses
             (200_000, r"(a|b|result 1) \(80000 bytes"),
             (250_000, r"a result or workspace \(80000 bytes\): .* 78\.1 KiB in an operand or result of linalg, "),
         ):
@@ -195,7 +195,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", [*CALLS])
 def test_a_call_of_the_device_that_fails_leaves_nothing(name: str) -> None:
-    """Let the k-th call of the backend fail, for each k: the result is right, or there is an error, and no memory."""
+    """Let the k-th call of the backend fail, for each k. The result is right, or there is an error and no memory is
+    left."""
     sim = testing.sim_device()
     A, b = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
 

@@ -59,7 +59,7 @@ def test_q_of_a_stack(device: str, matrices: Matrices) -> None:
 def test_products_with_q_of_a_stack(device: str, matrices: Matrices, side: str, order: str) -> None:
     reflectors = by_columns(matrices.general(4, 4, 3))
     C = matrices.general(4, 4, 5) if side == "L" else matrices.general(4, 5, 4)
-    C = by_columns(C) if order == "F" or matrices.is_complex else C  # a complex C in C order is copied
+    C = by_columns(C) if order == "F" or matrices.is_complex else C  # a complex C in C order would be copied
     single, whole = C.copy("K"), C.copy("K")
     with offload_args(reflectors, Scratch((4, 3), matrices.dtype), single, whole, device=device) as (dA, dtau, d, dC):
         lapack.geqrf(dA, dtau)
@@ -260,7 +260,7 @@ def test_each_function_of_a_stack_is_one_call(name: str, matrices: Matrices) -> 
     assert calls_of(traced) == ["geqrf", f"{q}mqr", f"{q}gqr", "geqrf", f"{q}mqr", "potrf", "potri"]
 
 
-@pytest.mark.parametrize("n", [1, 128, 129])  # on both sides of the largest of a loop
+@pytest.mark.parametrize("n", [1, 128, 129])  # orders up to and above the largest order for a loop
 def test_right_sides_of_any_number(device: str, n: int) -> None:
     matrices = Matrices("float64")
     general, right = by_columns(matrices.general(2, 3, 2)), by_columns(matrices.general(2, 3, n))

@@ -1,4 +1,4 @@
-"""NumPy's own tests of numpy.linalg pass over offload_args.linalg, but for those that numpy_suite.py names."""
+"""NumPy's own tests of numpy.linalg pass with offload_args.linalg, except for those in numpy_suite.py."""
 
 from __future__ import annotations
 

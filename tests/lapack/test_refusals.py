@@ -25,7 +25,7 @@ from offload_args.errors import (
 SINGULAR = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [4.0, 0.0, 5.0]])  # its factors have no rounding
 
 
-@pytest.mark.parametrize(("order", "pivot"), [("C", 3), ("F", 2)])  # of A^T, of A
+@pytest.mark.parametrize(("order", "pivot"), [("C", 3), ("F", 2)])  # the pivots of A^T and of A
 def test_a_singular_matrix_is_a_lin_alg_error_that_names_the_pivot(device: str, order: Any, pivot: int) -> None:
     A, b = np.array(SINGULAR, order=order), np.ones(3)
     with pytest.raises(np.linalg.LinAlgError, match=rf"^lapack\.gesv: A is singular: pivot {pivot} of its factor U"):
@@ -100,7 +100,7 @@ def test_other_errors_name_the_function_and_the_copy(device: str) -> None:
 
 def test_operands_of_other_kinds_are_refused_by_name(device: str) -> None:
     A, b, whole = np.eye(3), np.ones(3), np.ones(3, np.int64)
-    functions: Any = lapack  # checkers would refuse these calls, too
+    functions: Any = lapack  # type checkers would refuse these calls, too
     with offload_args(A, b, whole, A.astype(np.complex64), device=device) as (dA, db, dwhole, dc):
         for call, kind, text in (
             (lambda: functions.potrf(A), HostPointerError, r"^lapack\.potrf: A needs a DevicePtr, got numpy\.ndarray"),
@@ -155,7 +155,7 @@ def test_pivots_of_a_matrix_with_nans_are_taken(device: str) -> None:
             lapack.getrf(dA, dp)
             lapack.getrs(dA, dp, db)
     except np.linalg.LinAlgError:
-        return  # a NaN may count as a wrong pivot
+        return  # a NaN may be reported as a wrong pivot
     assert np.isnan(b).all()
 
 
@@ -174,7 +174,7 @@ def test_a_right_side_in_another_order_that_overlaps_the_matrix_is_refused(devic
     assert np.array_equal(A, np.eye(4) * 3) and np.all(wide == 1)
 
 
-SOLVERS: Any = {  # A, B and the pivots
+SOLVERS: Any = {  # functions of A, B and the pivots
     "gesv": lambda A, p, B: lapack.gesv(A, p, B),
     "posv": lambda A, p, B: lapack.posv(A, B),
     "gels": lambda A, p, B: lapack.gels(A, B),

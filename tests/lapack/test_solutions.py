@@ -1,4 +1,5 @@
-"""Each function of `lapack` agrees with SciPy and NumPy: in both orders, with gaps, of no and of one element."""
+"""Each function of `lapack` agrees with SciPy and NumPy: in both orders, with gaps, and for arrays of 0 and of 1
+element."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ORDERS = ("C", "F")
 
 
 def with_gaps(values: NDArray[Any], order: str) -> NDArray[Any]:
-    """Return a part of a larger array in that order, with these values."""
+    """Return a part of a larger array in this order, with these values."""
     rows, columns = values.shape
     whole = np.full((rows + 3, columns + 2), 99, values.dtype, order=order)  # type: ignore[call-overload]
     part: NDArray[Any] = whole[1 : rows + 1, 1 : columns + 1]

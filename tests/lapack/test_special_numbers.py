@@ -1,7 +1,7 @@
-"""Every driver of `lapack` ends with NaN, infinities and denormals, and says what it found.
+"""Every driver of `lapack` ends for NaN, infinities and denormals, and reports them.
 
-On the host, NaN that a driver reads is in its result, or the driver raises LinAlgError. On GPUs that is the vendor's
-own: the test shows (`pytest -rP`) which calls lost it.
+On the host, NaN that a driver reads is in its result, or the driver raises LinAlgError. On GPUs, this depends on the
+vendor; the test lists (`pytest -rP`) the calls that lost NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_matrix_that_is_not_finite_has_no_eigenvalues_and_stays_as_it_was(
 ) -> None:
     A = np.zeros((4 + gap, 4 + gap), dtype, order=order)[:4, :4]
     A[...] = np.diag([1, 2, 3, 4])
-    A[1, 2], A[3, 3] = np.inf, np.finfo(dtype).max  # the sum of the others overflows, too
+    A[1, 2], A[3, 3] = np.inf, np.finfo(dtype).max  # the sum of the other elements overflows, too
     before, w = A.copy(), np.zeros(4, np.finfo(dtype).dtype)
     refused = r"^lapack\.heevd: A\[1, 2\] is .*inf.*, needs to be finite, .* nothing was changed; look for .*isfinite"
     with offload_args(A, w, device=device) as (dA, dw):
@@ -44,5 +44,5 @@ def test_a_matrix_that_is_not_finite_has_no_eigenvalues_and_stays_as_it_was(
         dw.fill(7)
     assert np.array_equal(A, before) and np.all(w == 7)
     with offload_args(A, w, device=device) as (dA, dw):
-        lapack.heevd(dA, dw, jobz="N", uplo="L")  # whose triangle is finite
+        lapack.heevd(dA, dw, jobz="N", uplo="L")  # this triangle is finite
     np.testing.assert_allclose(w, np.array([1, 2, 3, np.finfo(dtype).max]), rtol=1e-5)

@@ -1,4 +1,5 @@
-"""Functions of `lapack` take stacks of matrices: each is done as alone, and those that fail are named."""
+"""Functions of `lapack` take stacks of matrices. Each matrix has the same result as alone, and failing matrices are
+named."""
 
 from __future__ import annotations
 
@@ -179,7 +180,7 @@ def test_small_matrices_of_a_stack_are_one_call_of_a_gpu(matrices: Matrices) -> 
     ]
 
 
-@pytest.mark.parametrize("n", [1, 512, 513])  # on both sides of the largest of a batch
+@pytest.mark.parametrize("n", [1, 512, 513])  # orders up to and above the largest order for a batch
 def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
     matrices = Matrices("float64")
     general, gram = by_columns(matrices.general(2, n, n)), by_columns(definite(matrices, (2,), n))
@@ -222,7 +223,7 @@ def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: 
 
 def test_a_stack_of_more_matrices_than_one_loop(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matrices = Matrices("float64")
-    monkeypatch.setattr(_lapacke, "_TOGETHER", 4 * 4096)  # so a loop takes 4096 matrices
+    monkeypatch.setattr(_lapacke, "_TOGETHER", 4 * 4096)  # so that a loop takes 4096 matrices
     positive = definite(matrices, (5000,), 2)
     positive[[0, 4095, 4096, 4999], 0, 0] = -1
     A = positive.copy()
@@ -238,16 +239,16 @@ def test_a_stack_of_more_matrices_than_one_loop(device: str, monkeypatch: pytest
 
 def test_a_stack_of_small_matrices_is_few_loops(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not device.startswith(("host", "sim")):
-        return  # their libraries have calls for stacks
+        return  # these libraries have calls for stacks
     loops, repeat = [], _lapacke._core.repeat
     monkeypatch.setattr(_lapacke._core, "repeat", lambda *arguments: loops.append(1) or repeat(*arguments))
     A = np.tile(2 * np.eye(4), (30_000, 1, 1))
     assert np.array_equal(linalg.inv(A, device=device), A / 4)
-    assert len(loops) == 2  # factors, and inverses of them
+    assert len(loops) == 2  # a loop for factors, and one for their inverses
 
 
 def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lapacke, "_SPACE", 1000)  # so a loop takes one to three matrices
+    monkeypatch.setattr(_lapacke, "_SPACE", 1000)  # so that a loop takes one to three matrices
     positive, general = definite(matrices, (7,)), by_columns(matrices.general(7, 4, 3))
     V, Q, S, I = by_columns(positive), general.copy("K"), general.copy("K"), positive.copy()  # noqa: E741
     w, tau, s = np.zeros((7, 4), matrices.real), np.zeros((7, 3), matrices.dtype), np.zeros((7, 3), matrices.real)
@@ -298,7 +299,7 @@ def test_singular_vectors_of_stacks(
 ) -> None:
     (m, n), k = shape, min(shape)
     if device.startswith("cuda") and (m < n if order == "F" else m > n):
-        order = "C" if order == "F" else "F"  # cuSOLVER's for one matrix
+        order = "C" if order == "F" else "F"  # the order of cuSOLVER's function for one matrix
     ordered = by_columns if order == "F" else np.ascontiguousarray
     general = matrices.general(2, 2, m, n)
     A = ordered(general).copy("K")

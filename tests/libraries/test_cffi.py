@@ -39,7 +39,7 @@ raw = cblas.raw
 def test_every_bound_function_is_there_under_its_own_name(library: Any) -> None:
     assert {*library.raw._routines} <= {*dir(library.raw)}
     others = {name for name in library.__all__ if isinstance(getattr(library, name), (int, type))}
-    with_a_stream = {name for name in library.__all__ if name.endswith("_async")}  # which is the caller's own there
+    with_a_stream = {name for name in library.__all__ if name.endswith("_async")}  # raw takes the stream
     assert {*library.raw._routines.values()} == {*library.__all__} - {"raw"} - others - with_a_stream
     for name in dir(library.raw):
         assert getattr(library.raw, name) is getattr(library.raw, name)
@@ -112,7 +112,7 @@ def test_call_lends_arrays_to_a_function_of_the_vendors_signatures(device: str) 
     x, y = np.arange(4.0), np.ones(4)
     with testing.counting(Device(device)) as moved:
         call(raw.cblas_daxpy, 4, 2.0, x, 1, y, 1, device=device)
-    assert (moved.copies_up, moved.copies_down) == (2, 1)  # x is read only, as the function's role says
+    assert (moved.copies_up, moved.copies_down) == (2, 1)  # x is only read, by its role
     np.testing.assert_array_equal(y, [1, 3, 5, 7])
 
 
@@ -197,7 +197,7 @@ def test_a_handle_of_the_callers_own_comes_first(cuda: str) -> None:
 
 
 class Recorder:
-    """Stands for a library's module: notes how its functions are called."""
+    """A stand-in for a library's module, which notes the calls of its functions."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -289,7 +289,7 @@ def in_api_mode(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 @pytest.fixture(params=["in_abi_mode", "in_api_mode"])
 def mine(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    """A library of a user's own: its ffi and its functions."""
+    """A user's own library: its ffi and its functions."""
     built: tuple[Any, Any] = request.getfixturevalue(request.param)
     return built
 

@@ -45,7 +45,7 @@ def sent(rank, n, dtype):
     return (np.arange(n) + 3 * rank + 1).astype(dtype)
 """
 
-pytestmark = pytest.mark.later("rccl-sim")  # the same calls under other names
+pytestmark = pytest.mark.later("rccl-sim")  # these are the same calls with other names
 
 PLACES = [("nccl", "sim"), ("rccl", "sim"), ("nccl", "cuda"), ("rccl", "hip")]
 

@@ -28,7 +28,7 @@ FLOATS = [np.dtype(name) for name in (np.float64, np.float32, np.float16, np.com
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
-    """Return small random numbers that every dtype has exactly."""
+    """Return small random numbers that are exact in every dtype."""
     random = np.random.default_rng(seed)
     numbers = random.integers(-4, 5, shape) / 4
     if np.dtype(dtype).kind == "c":
@@ -37,7 +37,7 @@ def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
 
 
 def placed(array: Any, order: str) -> Any:
-    """Return an array by rows ("C") or by columns ("F"), or with gaps between these ("C+", "F+")."""
+    """Return an array by rows ("C") or by columns ("F"); "C+" and "F+" have gaps between rows or columns."""
     if "F" in order:
         return placed(array.swapaxes(-1, -2), order.replace("F", "C")).swapaxes(-1, -2)
     gap = 16 if "+" in order else 0
@@ -59,8 +59,8 @@ def step(dtype: Any) -> float:
 def close(actual: Any, expected: Any, a: Any, b: Any, compute: Any = np.float32) -> None:
     """Compare with sums in float64.
 
-    A sum of k products, each rounded once by the steps of the compute dtype, is off by k of them at most; the result is
-    rounded again.
+    A sum of k products, each rounded once to the compute dtype, is off by at most k of its steps; the result is rounded
+    again.
     """
     k = a.shape[-1]
     sums = np.abs(exact(a)) @ np.abs(exact(b))
@@ -129,7 +129,7 @@ def test_tf32_is_less_exact_and_int8_is_exact(gpu: str) -> None:
     with offload_args(In(a), In(b), Out(d), In(i), In(j), Out(e), device=gpu) as (da, db, dd, di, dj, de):
         cublaslt.Matmul(da, db, dd, compute=cublaslt.COMPUTE_32F_FAST_TF32)(da, db, dd)
         cublaslt.Matmul(di, dj, de)(di, dj, de)
-    rounded = 2 * 2**-11 * (np.abs(exact(a)) @ np.abs(exact(b)))  # each number to 10 bits behind the point
+    rounded = 2 * 2**-11 * (np.abs(exact(a)) @ np.abs(exact(b)))  # numbers of 10 fractional bits
     assert (np.abs(d - exact(a) @ exact(b)) <= rounded).all()
     np.testing.assert_array_equal(e, i.astype(np.int64) @ j.astype(np.int64))
 
@@ -209,7 +209,7 @@ def test_gradients_pass_through_relu_and_gelu_with_those_of_the_bias(gpu: str, k
     v, dy = placed(drawn((128, 64), dtype, 4), order), placed(drawn((64, 64), dtype, 5), order)  # y = f(x w + bias) v
     if order == "F":
         bias = drawn((64,), dtype, 3)
-    bias += dtype.type(1 / 32)  # so that no input of ReLU is 0, where it has no slope
+    bias += dtype.type(1 / 32)  # so that no input of ReLU is 0, because ReLU has no slope at 0
     h, dh = (placed(np.zeros((64, 128), dtype), order) for _ in range(2))
     dbias = np.zeros_like(bias)
     vt = v.T
@@ -225,7 +225,7 @@ def test_gradients_pass_through_relu_and_gelu_with_those_of_the_bias(gpu: str, k
     slope = (before > 0).astype(float) if kind == "RELU" else gelu_slope(before)
     expected = exact(dy) @ exact(v).T * slope
     sums = np.abs(exact(dy)) @ np.abs(exact(v)).T
-    rough = 2**-9 if kind == "GELU" else 0.0  # of the slope at an input that was rounded
+    rough = 2**-9 if kind == "GELU" else 0.0  # the error of the slope at a rounded input
     bound = step(dtype) * np.abs(expected) + (64 * step(np.float32) + rough) * sums + step(dtype) * 2**-6
     assert (np.abs(exact(dh) - expected) <= bound).all(), float(np.abs(exact(dh) - expected).max())
     along = 0 if order == "C" else 1
@@ -240,7 +240,7 @@ def test_sums_of_a_or_b_are_gradients_of_the_bias(gpu: str, name: str) -> None:
         np.asfortranarray(array) for array in (drawn((64, 32), dtype), drawn((32, 48), dtype, 2), np.zeros((64, 48)))
     )
     d = d.astype(dtype)
-    if name.endswith("B"):  # the library sums along B's columns if it lies by rows
+    if name.endswith("B"):  # the library sums along B's columns if B is stored by rows
         b = np.ascontiguousarray(b)
     sums = np.zeros(64 if name.endswith("A") else 48, dtype)
     with offload_args(In(a), In(b), Out(d), Out(sums), device=gpu) as (da, db, dd, ds):
@@ -359,7 +359,7 @@ def test_algorithms_say_what_they_need_and_can(gpu: str) -> None:
 
 
 def test_a_graph_owns_the_workspaces_of_its_products(gpu: str) -> None:
-    """They stay while it lives: no other call, no other graph and no trim gets them."""
+    """The graph keeps its workspaces while it lives, so that no other call or graph, and no trim, gets them."""
     a, b, c = drawn((40, 32), np.float32), drawn((32, 24), np.float32, 2), drawn((40, 24), np.float32, 3)
     d = np.zeros_like(c)
     region = offload_args(In(a), In(b), In(c), Out(d), device=gpu)

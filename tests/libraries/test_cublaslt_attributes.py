@@ -1,4 +1,4 @@
-"""cuBLASLt by value on a GPU: scales of blocks, imaginary parts apart, orders, preferences, algorithms, masks."""
+"""Results of cuBLASLt on a GPU: scales of blocks, separate imaginary parts, orders, preferences, algorithms, masks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCALES = {
     "BLK128x128_32F": (2 * 8, 1 * 8),
     "VEC32_UE8M0": (256 * 20, 128 * 20),
     "VEC16_UE4M3": (256 * 40, 128 * 40),
-}  # how many a mode has for A of 256 x 640 and B of 640 x 128
+}  # {mode: the numbers of scales for A of 256 x 640 and B of 640 x 128}
 
 
 @pytest.fixture
@@ -31,19 +31,19 @@ def gpu(cuda: str) -> str:
 
 @pytest.fixture
 def searched(gpu: str) -> str:
-    """A GPU whose cuBLASLt searches among algorithms: a double has one."""
+    """A GPU whose cuBLASLt searches among algorithms, unlike a double, which has one."""
     if "double" in str(Device(gpu).model).lower():
         pytest.skip("device unavailable: no GPU with the real cuBLASLt")
     return gpu
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
-    """Return small random numbers that every dtype has exactly."""
+    """Return small random numbers that are exact in every dtype."""
     return (np.random.default_rng(seed).integers(-4, 5, shape) / 4).astype(dtype)
 
 
 def spread(mode: str, scales: Any, lines: int, k: int) -> Any:
-    """Return the scale of each element of a matrix by rows, as its mode gives it for 640 columns."""
+    """Return the scale of each element of a matrix by rows, for a mode and 640 columns."""
     if mode == "SCALAR_32F":
         return np.broadcast_to(scales, (lines, k))
     if mode == "OUTER_VEC_32F":
@@ -102,7 +102,7 @@ def test_numbers_of_8_bits_are_scaled_by_lines_and_blocks(gpu: str, modes: tuple
 @pytest.mark.parametrize("which", [0, 1], ids=["A", "B"])
 @pytest.mark.parametrize("mode", SCALES)
 def test_one_scale_less_is_refused_by_name(gpu: str, mode: str, which: int) -> None:
-    """Before the library is called: modes of newer GPUs, too."""
+    """It is refused before the library is called, even for modes of newer GPUs."""
     count = SCALES[mode][which]
     dtype: Any = np.float32 if mode.endswith("32F") else np.uint8
     desc, (la, lb, ld) = scaled((mode, mode))
@@ -133,7 +133,7 @@ def test_an_unknown_mode_of_scales_is_refused(gpu: str) -> None:
 
 
 def planar(dtype: Any, rows: int, columns: int, gap: int = 0) -> Any:
-    """Return the layout of a matrix by columns whose imaginary parts are `gap` elements after the real ones."""
+    """Return the layout of a matrix by columns whose imaginary parts are `gap` elements after the real parts."""
     code = cublaslt.CUDA_C_16F if dtype == np.float16 else cublaslt.CUDA_C_32F
     layout = cublaslt.matrix_layout_create(code, rows, columns, rows)
     layout.plane_offset = (rows * columns + gap) * np.dtype(dtype).itemsize
@@ -190,7 +190,7 @@ def test_wrong_planes_are_refused_by_name(gpu: str) -> None:
 
 
 def tiled_layout(order: str, rows: int, columns: int) -> tuple[Any, int]:
-    """Return the layout of int8 in an order, and how many elements it has."""
+    """Return the layout of int8 in an order, and the number of its elements."""
     to = {"COL32": 1, "COL4_4R2_8C": 8, "COL32_2R_4R4": 32}.get(order, 1)
     ld = {"ROW": columns, "COL": rows}.get(order, 32 * (-(-rows // to) * to))
     layout = cublaslt.matrix_layout_create(cublaslt.CUDA_R_8I, rows, columns, ld)
@@ -218,7 +218,7 @@ def test_an_order_is_made_and_unmade(searched: str, order: str, shape: tuple[int
 
 @pytest.mark.parametrize("order", ["COL4_4R2_8C", "COL32_2R_4R4"])
 def test_an_order_of_tiles_has_every_element_once(searched: str, order: str) -> None:
-    """The library makes these orders, and does not unmake them."""
+    """The library converts to these orders, but not from them."""
     a = np.random.default_rng(1).integers(-128, 128, (64, 96)).astype(np.int8)
     of_tiled, size = tiled_layout(order, 64, 96)
     tiled = np.zeros(size, np.int8)
@@ -288,7 +288,8 @@ def test_a_search_keeps_to_its_preferences(searched: str, preferences: dict[str,
 
 
 def test_algorithms_are_made_from_their_numbers(searched: str) -> None:
-    """Their numbers, a new algorithm, its capabilities, settings, and the check that says its workspace."""
+    """Checked are their numbers, a new algorithm, its capabilities and settings, and the check that returns its
+    workspace."""
     desc, layouts, results = product(searched)
     half = cublaslt.CUDA_R_16F
     with offload_args(np.zeros(1), device=searched):
@@ -344,7 +345,7 @@ def test_relu_leaves_its_mask_for_its_gradient_in_a_batch(gpu: str, dtype: Any, 
     near = float(ml_dtypes.finfo(dtype).eps)
     assert (np.abs(np.asarray(y, np.float64) - np.maximum(before, 0)) <= near * np.abs(before) + 2**-10).all()
     wrong = np.abs(np.asarray(dy, np.float64) - expected * (before > 0))
-    assert (wrong <= near * np.abs(expected) + 2**-10)[before != 0].all()  # at 0 ReLU has no slope
+    assert (wrong <= near * np.abs(expected) + 2**-10)[before != 0].all()  # ReLU has no slope at 0
 
 
 def test_the_largest_magnitude_of_numbers_of_8_bits_is_told(searched: str) -> None:

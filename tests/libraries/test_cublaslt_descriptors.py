@@ -1,4 +1,5 @@
-"""cuBLASLt's descriptors, on the library itself but without a GPU: OFFLOAD_ARGS_CUBLASLT names one elsewhere."""
+"""cuBLASLt's descriptors, with the library itself but without a GPU. OFFLOAD_ARGS_CUBLASLT may name the library's
+file."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def descriptor_of(kind: str) -> Any:
 
 
 def has(descriptor: Any, name: str) -> bool:
-    """Return whether the loaded version has an attribute: one older than the api file may lack some."""
+    """Return whether the loaded version has an attribute; a version older than the api file may lack some."""
     try:
         getattr(descriptor, name)
     except LibraryError:
@@ -212,7 +213,7 @@ assert (size(sys.argv[2]), len(text)) == (before, heard_before)
 
 
 def test_the_log_goes_to_a_file_or_a_function_until_it_is_disabled(tmp_path: Path) -> None:
-    """In a process of its own: the library's log is one for all."""
+    """This runs in a separate process, because the library has a single log."""
     files = [str(tmp_path / name) for name in ("opened", "given")]
     done = subprocess.run(
         [sys.executable, "-c", LOGS, *files], capture_output=True, text=True, timeout=300, check=False

@@ -1,4 +1,5 @@
-"""cuRAND's host API: a library that two files brought. Its generators are objects, which each call takes."""
+"""cuRAND's host API, a library that consists of an api file and a roles file. Each call takes a generator, which is an
+object."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Functions whose dtypes are chosen by arguments, and numbers of small dtypes: what is refused, and what it says.
+"""Functions whose dtypes are arguments, and numbers of small dtypes: wrong dtypes are refused with a clear message.
 
-tests/vendor has their results.
+tests/vendor tests the results of these functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ N = cublas.OP_N
 
 
 def product(A: Any, B: Any, C: Any, **others: Any) -> None:
-    """Multiply two 4 x 4 matrices of halves, or of the types that are given."""
+    """Multiply two 4 x 4 matrices of halves, or of the types in `others`."""
     t = {"alpha": 1.0, "beta": 0.0, "Atype": cublas.CUDA_R_16F, "Btype": cublas.CUDA_R_16F, "Ctype": cublas.CUDA_R_16F}
     t |= {"computeType": cublas.COMPUTE_32F, "algo": cublas.GEMM_DEFAULT, "ldc": 4, **others}
     first = (N, N, 4, 4, 4, t["alpha"], A, t["Atype"], 4, B, t["Btype"], 4, t["beta"], C, t["Ctype"], t["ldc"])
@@ -112,7 +112,7 @@ def test_zero_of_any_dtype_overwrites_without_a_copy_up(cuda: str) -> None:
     ("value", "half"), [(2049, 2048), (2051, 2052), (65519, 65504), (1 + 2**-11 + 2**-40, 1 + 2**-10), (np.inf, np.inf)]
 )
 def test_a_half_is_rounded_once_from_the_callers_number(cuda: str, value: float, half: float) -> None:
-    assert np.float16(value) == half  # as NumPy has it
+    assert np.float16(value) == half  # the same bits as in NumPy
     A, B, C = (np.ones((1, 1), np.float16) for _ in range(3))
     with offload_args(A, B, C, device=cuda) as (dA, dB, dC):
         cublas.hgemm(N, N, 1, 1, 1, value, dA, 1, dB, 1, 0.0, dC, 1)

@@ -1,4 +1,5 @@
-"""The functions of vendor libraries as Python objects: made on first use, and like any function of a module."""
+"""The functions of vendor libraries as Python objects, which are made on first use, and behave like any function of a
+module."""
 
 from __future__ import annotations
 
@@ -102,7 +103,7 @@ def test_a_misspelt_keyword_is_answered_with_the_one_like_it() -> None:
 
 
 def test_a_function_that_nobody_has_any_more_is_freed() -> None:
-    # One that the portable BLAS does not use: it keeps the functions that it has called.
+    # This function is not used by the portable BLAS, which keeps the functions that it has called.
     function = vars(cblas).pop("dsdot", None) or cblas.__getattr__("dsdot")
     vars(cblas).pop("dsdot", None)
     gone = weakref.ref(function)
@@ -231,7 +232,7 @@ def test_the_wrong_one_of_several_numbers_is_named(wrong: Any) -> None:
 
 
 class Fickle:
-    """A number the second time it is asked, when the error is looked for."""
+    """An object that is a number only when it is read a second time, for the error message."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -263,7 +264,7 @@ def test_the_numbers_of_a_plane_rotation_come_back_as_a_tuple(device: str) -> No
     assert cblas.drotg(3.0, 4.0, None, s=None) == cblas.drotg(3.0, 4.0)
     d1, d2, x1, param = cblas.drotmg(1.0, 2.0, 3.0, 4.0)
     assert [type(value) for value in (d1, d2, x1)] == [float] * 3
-    assert param == (1.0, 0.375, 0.0, 0.0, 0.75)  # the flag says that two of them are not used
+    assert param == (1.0, 0.375, 0.0, 0.0, 0.75)  # because of the flag, two of them are not used
     x, y = np.array([3.0]), np.array([4.0])
     with offload_args(x, y, device=device) as (dx, dy):
         cblas.drotm(1, dx, 1, dy, 1, param)

@@ -1,4 +1,5 @@
-"""Handles of a library as objects, and its settings: made, set, asked, used, and destroyed at the latest by Python."""
+"""Handles of a library as objects, and its settings: they are made, set, queried, used, and destroyed, at the latest by
+Python."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ def test_a_block_destroys_its_handle(cuda: str) -> None:
     with pytest.raises(StalePointerError, match="cublas.get_math_mode: handle was destroyed"):
         cublas.get_math_mode(handle)
     with cublas.create(cuda) as handle:
-        cublas.destroy(handle)  # earlier than the block: fine
+        cublas.destroy(handle)  # destroying it before the end of the block is allowed
 
 
 def test_the_last_user_of_a_handle_destroys_it(cuda: str) -> None:
     streams = set()
-    for _ in range(50):  # each gets the stream of the one before
+    for _ in range(50):  # each handle gets the stream of the previous one
         handle = cublas.create(cuda)
         streams.add(cublas.get_stream(handle).__cuda_stream__())
         del handle
@@ -267,7 +268,7 @@ def test_a_workspace_lives_as_long_as_the_handle_has_it(cuda: str) -> None:
             cublas.set_workspace(handle, work, nbytes)
         assert not work.live
         assert Device(cuda).counters.memory_used - before >= nbytes
-        with offload_args(x, device=cuda) as (dx,):  # cuBLAS may use the memory, which no region lends any more
+        with offload_args(x, device=cuda) as (dx,):  # cuBLAS may use memory that is not lent
             cublas.sscal(64, 2.0, dx, 1, handle=handle)
         with offload_args(Scratch(4096, np.uint8), device=cuda) as (other,):
             cublas.set_workspace(handle, other[:2048], 2048)

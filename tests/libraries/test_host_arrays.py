@@ -1,4 +1,4 @@
-"""Copies of cuBLAS's between arrays of the host and of a device: each element where it belongs, and no other."""
+"""cuBLAS's copies between arrays of the host and of a device write each element to its place, and no other element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions are left: results come down, stay with an outer region, or are spoiled."""
+"""Regions are left: results come down, are kept for an outer region, or become invalid."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class Leaving(Contents):
     """The steps that end a region."""
 
     def leave(self, number: int, end: End, *, copied: bool = True) -> Outcome:
-        """Leave a region: well, or by an exception with on_error "discard" or "keep". Then call forget().
+        """Leave a region without an exception, or by an exception with on_error "discard" or "keep". Then call
+        forget().
 
-        copied: False if what was to come down could not; it is lost, all of it.
+        copied: False if the results could not come down; then all of them are lost.
         """
         region = self.regions[number]
         mappings = list(dict.fromkeys(pointer.mapping for pointer in region.pointers))
@@ -63,7 +64,7 @@ class Leaving(Contents):
         self.hosts[mapping.base][index] = mapping.contents[index]
 
     def _lend_up(self, group: Group) -> None:
-        """Let a group go up if the oldest region that still lends it lends some of it otherwise than as Out."""
+        """Let a group go up if the oldest region that still lends it lends some of it, but not as Out."""
         lending = {n: [p for p in r.pointers if p.group is group] for n, r in self.regions.items() if r.lends(group)}
         if group.goes_up or not lending or all(pointer.owed for pointer in lending[min(lending)]):
             return
@@ -72,7 +73,7 @@ class Leaving(Contents):
             pointer.out = pointer.owed
 
     def _hand_on(self, number: int, group: Group) -> None:
-        """Hand the results of a region to the youngest older region of its thread that lends some of them."""
+        """Pass the results of a region to the youngest older region of its thread that lends some of them."""
         thread = self.regions[number].thread
         around = [n for n, r in self.regions.items() if n < number and r.thread == thread and r.lends(group)]
         for wrote in (group.writers, group.ever_wrote):
@@ -91,6 +92,6 @@ class Leaving(Contents):
             return "stay"
         if end == "discard" and number in group.ever_wrote:
             if number not in group.writers:
-                raise Unspecified  # its results were brought down or overwritten, but others wrote since
+                raise Unspecified  # its results were brought down or overwritten, but other regions have written since
             return "spoil"
         return "come down" if last else "stay"

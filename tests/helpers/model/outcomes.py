@@ -1,4 +1,4 @@
-"""The outcome of a step: results, errors, warnings; or none that the documents promise."""
+"""The outcome of a step: results, errors and warnings, or no promised outcome."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Unspecified(Exception):
 class Outcome:
     """The outcome that a step must have."""
 
-    errors: frozenset[str] = frozenset()  # one of these is raised; none is if it is empty
+    errors: frozenset[str] = frozenset()  # one of these errors is raised; if it is empty, no error
     value: object = None
-    warnings: tuple[str, ...] = ()  # these come, in any order
+    warnings: tuple[str, ...] = ()  # these warnings are given, in any order
 
 
 @dataclass(frozen=True)
 class Each:
-    """The errors of some calls, in order: of each, one of these came, or none."""
+    """The errors of some calls, in order: the possible errors of each call, or none."""
 
     errors: tuple[frozenset[str], ...]
 

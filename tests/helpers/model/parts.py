@@ -29,15 +29,15 @@ class Part:
     base: str
     index: NDArray[np.intp]
     elements: int
-    low: int  # from the first element
-    high: int  # to before the end
-    lines: Lines | None  # None: they are none, the part is irregular
-    packed: bool  # on its way, when it is lent alone
+    low: int  # the first element
+    high: int  # the element after the last one
+    lines: Lines | None  # None if the part is irregular
+    packed: bool  # whether it is packed when it is lent alone
     dtype: str = "float64"
-    read_only: bool = False  # to the program, also while nothing is lent
+    read_only: bool = False  # whether the program can't write it, even while nothing is lent
 
     def meets(self, other: Part) -> bool:
-        """Tell whether their hulls overlap."""
+        """Return whether the hulls of both parts overlap."""
         return self.base == other.base and self.low < other.high and other.low < self.high
 
 
@@ -49,19 +49,19 @@ def whole(
     dtype: str = "float64",
     read_only: bool = False,
 ) -> Part:
-    """Return all of a base array."""
+    """Return the part that is a whole base array."""
     return _part(base, np.arange(np.prod(shape)).reshape(shape, order=order), dtype, read_only)
 
 
 @cache
 def number(base: str, dtype: str) -> Part:
-    """Return the one element of a number that a graph has by name."""
+    """Return the part for a graph's number of this name, which has one element."""
     return _part(base, np.zeros((), np.intp), dtype, False)
 
 
 @cache
 def view(part: Part, key: str) -> Part:
-    """Return a view of a part, written as in Python: "[1:, ::2].T"; the same one each time.
+    """Return a view of a part, from a text such as "[1:, ::2].T"; the same text gives the same object.
 
     Raises Unspecified if it has no elements, or is not a view.
     """
@@ -75,7 +75,7 @@ def view(part: Part, key: str) -> Part:
 
 @cache
 def triangle(square: Part, uplo: str) -> Part:
-    """Return one triangle of a square matrix, as a vector: "U" or "L". The lines are those of the matrix."""
+    """Return one triangle of a square matrix, as a vector: "U" or "L". Its lines are the lines of the matrix."""
     rows, columns = np.indices(square.index.shape)
     part = _new_part(
         square.base, square.index[rows <= columns if uplo == "U" else rows >= columns], square.dtype, False
@@ -83,7 +83,7 @@ def triangle(square: Part, uplo: str) -> Part:
     return replace(part, lines=square.lines, packed=square.packed, read_only=square.read_only)
 
 
-_parts: dict[tuple[object, ...], Part] = {}  # so that views that are the same are one Part
+_parts: dict[tuple[object, ...], Part] = {}  # so that equal views are one Part
 
 
 def _part(base: str, index: NDArray[np.intp], dtype: str, read_only: bool) -> Part:
@@ -121,9 +121,9 @@ def _lines(shape: Sequence[int], steps: Sequence[int]) -> Lines | None:
 
 
 def overlap(part: Part, other: Part) -> bool:
-    """Tell whether two parts share an element.
+    """Return whether two parts share an element.
 
-    Raises Unspecified for interleaved parts of different pitch, which the core may take to be overlapping.
+    Raises Unspecified for interleaved parts of different pitch, which the core may treat as overlapping.
     """
     if not part.meets(other):
         return False

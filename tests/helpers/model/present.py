@@ -17,7 +17,7 @@ Direction = Literal["by use", "In", "Out", "InOut", "Scratch"]
 
 @dataclass(eq=False)
 class Lent:
-    """A part that was lent, of a mapping: its rights are those of all arguments that were exactly this part."""
+    """A lent part of a mapping, with the rights of all arguments that are exactly this part."""
 
     part: Part
     writes: bool
@@ -31,13 +31,13 @@ class Group:
     lent: list[Lent]
     elements: int = 0
     valid: bool = False  # the device's contents are at least as new as the host's
-    dirty: bool = False  # the device wrote, and the host does not have it
+    dirty: bool = False  # the device wrote it, and the host does not have the new contents
     written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
-    escaped: bool = False  # an address by which it may be written was given away
-    parts: int = 0  # elements that calls wrote, while it is not valid as others were not
-    writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
-    ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it at all, or were handed writes
+    escaped: bool = False  # code outside has an address with which it may write
+    parts: int = 0  # a bit set of the elements that calls wrote, while not all are valid
+    writers: set[int] = field(default_factory=set)  # open regions whose writes it has and the host lacks
+    ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it, or to which writes were passed
 
     @property
     def goes_up(self) -> bool:
@@ -54,12 +54,13 @@ class Group:
             self.valid, self.parts = True, 0
 
     def wrote(self, part: Part) -> NDArray[np.bool_]:
-        """Tell of which elements of an array calls wrote parts."""
+        """Return a mask of the elements of an array that calls wrote by parts."""
         data = np.frombuffer(self.parts.to_bytes(part.high // 8 + self.parts.bit_length() // 8 + 1, "little"), np.uint8)
         return np.unpackbits(data, bitorder="little")[part.index] == 1
 
     def takes_parts(self) -> bool:
-        """Tell whether calls may write it by parts: what is missing may be so, and one array has all of it."""
+        """Return whether calls may write it by parts: its other elements may be missing, and one array has all of
+        it."""
         if self.valid or self.invalid or self.escaped or (self.written and not self.parts):
             return False
         return any(lent.writes for lent in self.lent if lent.part.elements == self.elements)
@@ -67,7 +68,7 @@ class Group:
 
 @dataclass(eq=False)
 class Mapping:
-    """An interval of a base array that is present on a device; or device memory alone, of Scratch."""
+    """An interval of a base array that is present on a device, or the device memory of a Scratch."""
 
     device: str
     base: str
@@ -75,12 +76,12 @@ class Mapping:
     high: int
     packed: bool
     groups: list[Group]
-    contents: Array  # by position, as the base array's; NaN where it is unknown
+    contents: Array  # contents by the positions of the base array; NaN for unknown elements
     scratch: bool = False
-    holders: set[int] = field(default_factory=set)  # regions that are open
+    holders: set[int] = field(default_factory=set)  # its open regions
 
     def takes_part(self, group: Group, operand: Operand, access: int) -> bool:
-        """Tell whether a call writes a part of a group that takes parts."""
+        """Return whether a call writes a part of a group that takes parts."""
         regular = operand.part.lines is not None and not (self.packed or self.scratch)
         return access == OVERWRITES and regular and group.takes_parts()
 
@@ -88,7 +89,7 @@ class Mapping:
         return not self.scratch and self.base == part.base and self.low < part.high and part.low < self.high
 
     def shares(self, part: Part) -> bool:
-        """Tell whether an array of it and a part share an element."""
+        """Return whether one of its arrays shares an element with a part."""
         return self.meets(part) and any(overlap(lent.part, part) for _, lent in self.lent())
 
     def holds(self, part: Part) -> bool:
@@ -100,7 +101,7 @@ class Mapping:
 
     @property
     def newer(self) -> bool:
-        """The device has, or may have at any time, newer bytes than the host and other devices."""
+        """Whether the device has, or may soon have, newer bytes than the host and other devices."""
         return self.dirty or any(group.escaped for group in self.groups)
 
     def state(self) -> tuple[object, ...]:
@@ -115,7 +116,7 @@ class Mapping:
         return ((group, lent) for group in self.groups for lent in group.lent)
 
     def names(self, lent: Part, part: Part) -> bool:
-        """Tell whether the lent arrays surely have names for the bytes of a part; without, an update may be refused."""
+        """Return whether the lent arrays can surely express the bytes of a part; if not, an update may be refused."""
         if lent is part or not lent.meets(part):
             return True
         if self.packed or lent.lines is None:
@@ -130,14 +131,14 @@ class Mapping:
 
 @dataclass(eq=False)
 class Pointer:
-    """The pointer that a region gives for one argument."""
+    """A region's pointer for one argument."""
 
     part: Part
     mapping: Mapping
     group: Group
     writes: bool
-    out: bool  # readable only once it was written
-    owed: bool  # lent as Out: a call should write it
+    out: bool  # whether it is only readable once it was written
+    owed: bool  # whether it is lent as Out, so that a call should write it
 
 
 @dataclass(eq=False)
@@ -145,7 +146,7 @@ class Region:
     device: str
     thread: int
     pointers: list[Pointer]
-    lent_whole: frozenset[str]  # base arrays that are arguments themselves, and so read-only
+    lent_whole: frozenset[str]  # base arrays that are arguments themselves, and are therefore read-only
 
     def lends(self, group: Group) -> bool:
         return any(pointer.group is group for pointer in self.pointers)
@@ -156,7 +157,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a region; the part of a Scratch has a base of its own."""
+    """An argument of a region; the part of a Scratch has a separate base."""
 
     direction: Direction
     part: Part

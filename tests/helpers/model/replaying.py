@@ -37,9 +37,10 @@ class Replaying(Calling):
         values: Sequence[float],
         calls: Sequence[Call],
     ) -> Outcome:
-        """Capture calls in a graph: they are checked, what they read is brought up, and nothing of them runs.
+        """Capture calls in a graph: they are checked, and the contents that they read are brought up, but they do not
+        run.
 
-        values: of the numbers, whose pointers become the last ones of the region.
+        values: the values of the numbers, whose pointers become the last pointers of the region.
         """
         world = self.copy()
         world._make_numbers(number, names, values)
@@ -51,7 +52,7 @@ class Replaying(Calling):
         return Outcome(value=Each(tuple(errors)))
 
     def capture_in_vain(self, name: str, number: int, names: dict[str, Operand], values: Sequence[float]) -> None:
-        """Make a graph that has no calls, as after a block that raised."""
+        """Make a graph without calls, as after a block that raised an exception."""
         self._make_numbers(number, names, values)
         self.chains[name] = Chain(number, names, None)
 
@@ -67,7 +68,7 @@ class Replaying(Calling):
             region.pointers.append(Pointer(operand.part, mapping, group, True, False, False))
 
     def _capture(self, number: int, call: Call, captured: list[Call]) -> frozenset[str]:
-        """Capture one call, or make it now if it has nothing to do with the region; return the errors it may raise."""
+        """Capture one call, or make it now if it does not involve the region; return the errors that it may raise."""
         self.capturing = number
         try:
             pointers = self._check(call.operands, call.rules)
@@ -111,11 +112,11 @@ class Replaying(Calling):
         if any(chain.names[a].part.meets(chain.names[b].part) for (a, _), (b, _) in combinations(contents, 2)):
             raise Unspecified
         for key, source in contents:
-            same = isinstance(source, Operand) and source.is_very(chain.names[key])  # it stays as it is
+            same = isinstance(source, Operand) and source.is_very(chain.names[key])  # the contents do not change
             sources = [(source, READS)] if isinstance(source, Operand) and not same else []
             shares = bool(sources) and source.part.meets(chain.names[key].part)  # type: ignore[union-attr]
             if shares and len(contents) > 1:
-                raise Unspecified  # a copy of it may come between
+                raise Unspecified  # it may be copied in between
             try:
                 target = (chain.names[key], access_of_fill(world, chain.names[key]))
                 for operands in ([target], sources) if shares else ([target, *sources],):
@@ -124,7 +125,7 @@ class Replaying(Calling):
                 if same:
                     raise Unspecified from None
                 errors |= refused.errors
-        if errors:  # of the captured calls one may come first
+        if errors:  # an error of the captured calls may come first
             raise Refused(*errors, "DirectionError")
         for write in world.writing(chain, contents):
             write(world)
@@ -132,7 +133,7 @@ class Replaying(Calling):
             world._run(chain)
         except Refused as refused:
             if contents and "InvalidDataError" in refused.errors:
-                raise Unspecified from None  # contents may be written before that is found out
+                raise Unspecified from None  # contents may be written before the refusal
             raise
         self._become(world)
         return Outcome()
@@ -146,7 +147,8 @@ class Replaying(Calling):
     def writing(
         self, chain: Chain, contents: Sequence[tuple[str, Operand | Array]]
     ) -> list[Callable[[Self], tuple[tuple[Operand, int], ...]]]:
-        """Return what writes the contents: one after the other, those of pointers first, as they were before."""
+        """Return functions that write the contents in order; contents of pointers are first, with their values before
+        the replay."""
         pairs = [(chain.names[key], source) for key, source in contents]
         sources = [(t, s) for t, s in pairs if isinstance(s, Operand) and not t.is_very(s)]
         if len(pairs) > 1 and any(s.part.meets(t.part) for t, s in sources):
@@ -154,7 +156,7 @@ class Replaying(Calling):
         read = [self.call([(s, READS)], lambda x: ((), x.copy()), CONTENTS).value for _, s in sources]
 
         def writer(target: Operand, source: Operand | None, value: object) -> Callable[[Self], Any]:
-            apart = source and not source.part.meets(target.part)  # else the values come from a copy
+            apart = source and not source.part.meets(target.part)  # otherwise the values come from a copy
             operands = ((target, access_of_fill(self, target)), *([(source, READS)] if source and apart else []))
 
             def write(world: Self) -> tuple[tuple[Operand, int], ...]:
@@ -169,7 +171,7 @@ class Replaying(Calling):
 
     def _run(self, chain: Chain) -> None:
         """Run captured calls as one call of all their groups."""
-        first: dict[Group, bool] = {}  # whether it is overwritten before it is read
+        first: dict[Group, bool] = {}  # {group: whether it is overwritten before it is read}
         writers: dict[Group, dict[int, Pointer]] = {}
         for call in chain.calls or ():
             for operand, access in call.operands:
@@ -241,14 +243,14 @@ class Replaying(Calling):
 
 
 def _covers(operand: Operand, access: int, pointer: Pointer) -> bool:
-    """Tell whether a call overwrites all of the operand's group."""
+    """Return whether a call overwrites all of the operand's group."""
     return access == OVERWRITES and operand.part.elements == pointer.group.elements
 
 
 def access_of_fill(world: Contents, x: Operand) -> int:
-    """Return how a call that writes every element of a pointer uses it.
+    """Return the access of a call that writes every element of a pointer.
 
-    An irregular slice counts with all the elements between.
+    An irregular slice includes all elements between its own.
     """
     if x.part.lines is None and x.region in world.regions:
         whole = world.regions[x.region].pointers[x.argument].part

@@ -18,9 +18,9 @@ class Updating(Contents):
     """The steps of the host."""
 
     def update(self, part: Part, device: str | None = None) -> list[tuple[Self, Outcome]]:
-        """Bring exactly the bytes that devices wrote of an array to the host; regions do not undo that later.
+        """Bring exactly the bytes of an array that devices wrote to the host; regions do not undo this later.
 
-        Returns what may come of it: what can't be named in what is present is brought too, or nothing is.
+        Return the possible outcomes: bytes that no lent array can express are brought, too, or the update is refused.
         """
         news = self._news(part, device)
         if any(g.parts and not g.goes_up and g.elements & part.elements & ~g.parts for _, g, _ in news):
@@ -36,7 +36,8 @@ class Updating(Contents):
         return self.copy(), Outcome(errors=frozenset({"PresentError"}))
 
     def _news(self, part: Part, device: str | None = None) -> list[tuple[Mapping, Group, Lent]]:
-        """Return the lent arrays near an array, of groups that are newer on a device than on the host."""
+        """Return the lent arrays that may share bytes with an array, in groups that are newer on a device than on the
+        host."""
         holders = [m for m in self.mappings if m.shares(part) and device in (None, m.device)]
         if not any(m.holds(part) for m in holders):
             raise Refused("PresentError")
@@ -46,7 +47,7 @@ class Updating(Contents):
             for group, lent in m.lent()
             if group.dirty
             or (group.escaped and group.valid and lent.writes)
-            or (group.invalid and not m.holders)  # its last region is being left
+            or (group.invalid and not m.holders)  # the last region of the mapping is being left
         ]
 
     def _bring_down(self, part: Part, news: Sequence[tuple[Mapping, Group, Lent]]) -> None:
@@ -64,9 +65,9 @@ class Updating(Contents):
         target[inside] = source[inside]
 
     def write_lent(self, part: Part, inner: Part, value: float, device: str | None) -> list[tuple[Self, Outcome]]:
-        """`with update(x): x[...] = value`, of x or some of it: every device that has some of x gets the host's bytes.
+        """Run `with update(x): x[...] = value` for x or some of it; devices that have some of x get the host's bytes.
 
-        So do they if the block raises. device: the one that is named, from which bytes come.
+        The devices get them even if the block raises. `device` is the named device, from which bytes come.
         """
         if part.read_only:
             raise Unspecified
@@ -78,10 +79,10 @@ class Updating(Contents):
         near = [(m, g, lent) for m in self.mappings for g, lent in m.lent() if m.meets(part)]
         for _, group, lent in near:
             if group.goes_up and not (group.dirty or group.invalid) and lent.part.elements & part.elements:
-                group.parts = 0  # all of it goes up when it is needed
+                group.parts = 0  # all of the group goes up when it is needed
         held = [(m, g, lent) for m, g, lent in near if g.valid or (g.parts and not g.invalid)]
         if not all(m.names(lent.part, part) for m, _, lent in held):
-            ends.append(self._refused())  # as it is where an address was given away
+            ends.append(self._refused())  # a group with an escaped address is refused
         self.hosts[part.base][inner.index] = value
         for mapping, group, lent in held:
             self._copy(part, lent, group, self.hosts[part.base], mapping.contents)
