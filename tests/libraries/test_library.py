@@ -1,4 +1,4 @@
-"""Finding vendor libraries: in a fixed order, never in the working directory, and every place tried is listed."""
+"""Vendor libraries are searched in a fixed order, never in the working directory, and errors list every place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ except Exception as error:
 
 
 def run(folder: Path, name: str = "cblas", code: str = CALL, **environment: str) -> str:
-    """Call a function of the library in a process of its own, whose working directory is folder."""
+    """Call a function of the library in a new process with the working directory `folder`."""
     result = subprocess.run(
         [sys.executable, "-P", "-c", code.format(name=name)],
         cwd=folder,
@@ -62,7 +62,8 @@ def build(folder: Path, name: str, source: str, *options: str | Path) -> Path:
 
 
 def numpys_own() -> str:
-    """Return how NumPy's own library spells cblas_icamin, "" if it does not have it: reference BLAS lacks it."""
+    """Return the name of cblas_icamin in NumPy's own library, or "" if the library lacks the function, as reference
+    BLAS does."""
     core = sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"]
     symbols = ctypes.CDLL(core.__file__)
     spelled = (f"{prefix}cblas_icamin{suffix}" for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")))

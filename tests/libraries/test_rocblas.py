@@ -1,4 +1,4 @@
-"""rocBLAS on a double of few functions, in two versions. No AMD device has run these tests."""
+"""rocBLAS, tested with a double of a few functions, in two versions. No AMD device has run these tests."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ for wrong in ((2, 100), (1, 100, 1), (1, -1), (1, 2**64), (1, 1.0), ()):
 
 @pytest.fixture(scope="module")
 def doubles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the files of the doubles, by version."""
+    """Return {version: the file of its double}."""
     folder = tmp_path_factory.mktemp("rocblas")
     doubles = {}
     for version, *options in (("4.4.1",), ("2.47.0", "-DBEFORE_4")):

@@ -1,4 +1,4 @@
-"""The places where ROCm's libraries are: old and new trees, packages of Python; never the working directory."""
+"""ROCm's libraries are found in old and new trees and in Python packages, and never in the working directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print("hip devices" if count.value else core.oa_last_error().decode())
 
 
 def put(*parts: str | Path, name: str = "librocblas.so.5") -> str:
-    """Make an empty file of that name in a folder and return its path."""
+    """Make an empty file with this name in a folder and return its path."""
     folder = Path(*parts)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).touch()
@@ -56,7 +56,7 @@ def put(*parts: str | Path, name: str = "librocblas.so.5") -> str:
 
 
 def places(tmp_path: Path, **environment: str) -> tuple[list[str], str]:
-    """Return the files that would be loaded, in order, and the places where nothing was."""
+    """Return the files that would be loaded, in order, and the searched places that had no file."""
     code = f"import os; os.chdir({str(tmp_path / 'here')!r})\n{TELL}"
     (tmp_path / "here").mkdir(exist_ok=True)
     *results, tried = printed(code, OFFLOAD_ARGS_ROCBLAS="", **environment).splitlines()
@@ -129,20 +129,20 @@ def test_a_major_version_that_is_not_known_is_refused_with_its_remedy(tmp_path: 
 
 def test_every_place_tried_is_in_the_error() -> None:
     tried = libraries.find_and_open("rocblas") if sys.platform == "linux" else ""
-    if tried:  # there is no rocBLAS here
+    if tried:  # this machine has no rocBLAS
         for place in ("rocm_sdk.find_libraries", "rocm-sdk-libraries", "/opt/rocm/core-*/lib", "/opt/rocm-*/lib"):
             assert place in tried
 
 
 def put_runtime(*parts: str | Path) -> str:
-    """Make a file by the name of HIP's runtime that can't be loaded, so that the error names the first one tried."""
+    """Make a file with the name of HIP's runtime that can't be loaded, so that the error names the first file tried."""
     path = put(*parts, name="libamdhip64.so.7")
     Path(path).write_text("no library")
     return path
 
 
 def why_no_hip(site: Path, **environment: str) -> str:
-    """Say why there is no device of HIP; "" where the system has a runtime that works."""
+    """Return the reason why there is no HIP device, or "" if the system has a working runtime."""
     return printed(WHY_NO_HIP, PYTHONPATH=str(site), LD_LIBRARY_PATH="", **environment)
 
 
@@ -197,7 +197,7 @@ def test_nothing_looks_for_hip_before_it_is_asked_for() -> None:
     "tree", ["site/_rocm_sdk_core/lib", "elsewhere", "rocm/lib", "rocm/core-10.2/lib", "site/_rocm_sdk_core_7/lib"]
 )
 def test_hiprtc_is_found_where_hip_is(tmp_path: Path, tree: str, name: str) -> None:
-    """T70. One list of places for both."""
+    """T70. HIP and hiprtc are searched in the same places."""
     there = put(tmp_path, tree, name=name)
     Path(there).write_text("no library")
     if tree == "elsewhere":
@@ -213,10 +213,10 @@ def test_hiprtc_is_found_where_hip_is(tmp_path: Path, tree: str, name: str) -> N
 
 
 def test_c_and_python_know_the_same_folders_of_rocm() -> None:
-    """T70. HIP's runtime is looked for in C, hiprtc and rocBLAS in Python."""
+    """T70. C code searches for HIP's runtime, and Python code searches for hiprtc and rocBLAS."""
     source = (Path(__file__).parents[2] / "csrc" / "backends" / "hip.c").read_text()
     table = source.split("places[][2] = {")[1].split("};")[0]
     pairs = re.findall(r'\{(\w+|"[^"]+"), "([^"]+)"\}', table)
-    known = {"rocm": "$ROCM_PATH", '"/opt/rocm"': "/opt/rocm", '"/opt"': "/opt"}  # else the package's own folder
+    known = {"rocm": "$ROCM_PATH", '"/opt/rocm"': "/opt/rocm", '"/opt"': "/opt"}  # not the package's own
     folders = [f"{known[root]}{inside}" for root, inside in pairs if root in known]
     assert folders == list(libraries._FACTS["rocblas"].folders)

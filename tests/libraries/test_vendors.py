@@ -1,4 +1,4 @@
-"""Every library: files that are not it are not loaded; arrays of other packages are taken."""
+"""For every library, files of other libraries are not loaded, and arrays of other packages are accepted."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -
 
 
 class Foreign:
-    """An array of another package, as far as its interface goes."""
+    """An array of another package, with only the interface that is needed here."""
 
     def __init__(self, pointer: Any) -> None:
         self.__cuda_array_interface__ = pointer.__cuda_array_interface__
-        self.__dlpack_device__ = pointer.__dlpack_device__  # which kind of GPU it is on
+        self.__dlpack_device__ = pointer.__dlpack_device__  # the kind of its GPU
 
 
 def borrowed_and_fixed(device: str, first: Any, second: Any, call: Any) -> None:
-    """Call with an array of another package as input and as output; where that is read-only, the call is refused."""
+    """Call with an array of another package as input and as output. The call is refused if the output is read-only."""
     with offload_args(first, second, In(second.copy()), device=device) as (done, written, fixed):
         with offload_args(Foreign(done), Foreign(written)) as (a, b):
             call(a, b)

@@ -34,7 +34,7 @@ def a_decorator_makes_kernels_of_functions(function: Callable[..., None], dx: De
 
 
 class ByDLPack:
-    """An array of another package, which it shares through DLPack alone."""
+    """An array of another package that can be shared through DLPack only."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array

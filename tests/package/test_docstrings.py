@@ -49,7 +49,7 @@ FUNCTIONS |= {f"sparse.{name}": getattr(sparse, name) for name in sparse.__all__
 FUNCTIONS |= {
     f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].islower() and name != "here"
 }
-LACKING = ("lapack.geev", "lapack.hetrf", "lapack.hetrs", "lapack.sytrf", "lapack.sytrs")  # in part, on AMD
+LACKING = ("lapack.geev", "lapack.hetrf", "lapack.hetrs", "lapack.sytrf", "lapack.sytrs")  # AMD lacks some
 CLASSES = {f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].isupper()}
 TOP = ("Communicator", "In", "InOut", "Out", "Scratch", "accelerate", "record", "trace")
 CLASSES |= {name: getattr(offload_args, name) for name in TOP}
@@ -57,7 +57,7 @@ COMPILED = sorted({name for name in FUNCTIONS | CLASSES if name.startswith("kern
 NAMES = (*TOP, "Kernel", "Module", "Shared", "blas", "kernel", "kernels", "lapack")
 ABOVE = {id(thing) for thing in (FUNCTIONS | CLASSES).values()}
 OTHERS = {name: thing for name, thing in shown() if id(thing) not in ABOVE}
-# Names without an example of their own: the name whose example has them.
+# {name without its own example: the name whose example shows it}.
 ELSEWHERE = {
     "Module.load": "kernels.Module",
     "Module.unload": "kernels.variables.Variables.variable",
@@ -87,7 +87,7 @@ def paragraphs(thing: Callable[..., Any]) -> list[str]:
 
 
 def example_of(thing: Callable[..., Any]) -> str:
-    """Return the indented paragraphs of a docstring: a program."""
+    """Return the program in a docstring, which is the indented paragraphs."""
     return "\n".join(textwrap.dedent(paragraph) for paragraph in paragraphs(thing) if paragraph.startswith("    "))
 
 
@@ -179,7 +179,7 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
             with pytest.raises(LibraryVersionError, match="has no cusolverDnXhetrf"):
                 exec(code, names)
             return
-        place = f"<the example of {name}>"  # kernels in Python read their source there
+        place = f"<the example of {name}>"  # kernels in Python read their source from this file
         linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
         exec(compile(code, place, "exec"), names | {"launch": offload_args.launch})
     assert printed.getvalue().splitlines() == promised(code)
@@ -188,7 +188,7 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
 @pytest.mark.parametrize("name", OTHERS)
 def test_each_function_class_and_method_of_the_reference_has_an_example(name: str) -> None:
     if name.startswith("kernels.python.words.Here."):
-        name = "kernels.python.words.Here"  # its example serves for all
+        name = "kernels.python.words.Here"  # this example is for all words
     place = ELSEWHERE.get(name, name)
     code = example_of(OTHERS.get(place) or CLASSES[place])
     assert code and (promised(code) or name in NOT_RUN)
@@ -245,7 +245,7 @@ def test_a_docstring_names_others_like_it_the_vendors_and_the_guide(name: str) -
     (said,) = (paragraph for paragraph in paragraphs((FUNCTIONS | CLASSES)[name]) if paragraph.startswith("See also: "))
     *groups, guide = " ".join(said.split()).removeprefix("See also: ").removesuffix(".").split("; ")
     home = name.partition(".")[0]
-    assert len(groups) == 1 + (home in VENDORS)  # kernels have no vendor's functions
+    assert len(groups) == 1 + (home in VENDORS)  # kernels have no functions of a vendor
     for name_ in ", ".join(groups).split(", "):
         module, _, function = name_.rpartition(".")
         assert hasattr(importlib.import_module(f"offload_args.{module}".strip(".")), function), name_

@@ -1,4 +1,4 @@
-"""Every example runs on every device and finds its own result right; so does the code of the README."""
+"""Every example and the code of the README run on every device and confirm their own results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offload_args import Device
 from offload_args.errors import ModuleError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-IN_PYTHON = [path for path in EXAMPLES if "\n@kernel\n" in path.read_text()]  # their kernels, compiled in seconds
+IN_PYTHON = [path for path in EXAMPLES if "\n@kernel\n" in path.read_text()]  # their kernels take seconds to compile
 
 
 @pytest.mark.later(but=("hello_gemv", "vector_add"))
@@ -40,7 +40,7 @@ def test_example_finds_its_own_result_right(
     if device.startswith(("cuda", "hip")) and "lapack" in path.read_text():
         library_or_skip("cusolver" if device.startswith("cuda") else "rocsolver", device)
     if path.stem == "matmul_cubin" and shutil.which("nvcc") and Device(device).model.startswith("double of a GPU"):
-        with pytest.raises(ModuleError, match="refuses it"):  # a double runs no machine code
+        with pytest.raises(ModuleError, match="refuses it"):  # a double can't run machine code
             runpy.run_path(str(path), run_name="__main__")
         return
     if path in IN_PYTHON and Device(device).model.startswith("double"):
@@ -90,7 +90,7 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_fits_a_screen(path: Path) -> None:
     lines = path.read_text().splitlines()
-    most = 85 if path.stem == "lenet_digits" else 63  # which trains one net in two ways
+    most = 85 if path.stem == "lenet_digits" else 63  # lenet_digits trains one net in two ways
     assert len(lines) <= most and max(map(len, lines)) <= 120
 
 

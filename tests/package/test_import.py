@@ -1,4 +1,4 @@
-"""Importing the package, its public names, and the end of a program that uses it."""
+"""The import of the package, its public names, and the end of a program that uses the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing the package is cheap: beside NumPy it imports its own small modules only, and each of them is used."""
+"""Importing the package is cheap: besides NumPy, it imports only small modules of its own, and each of them is used."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-# Modules of Python and of other packages that may come with an import, beside NumPy and all that NumPy imports itself.
-# importlib's and pathlib's come from the finders of editable installs.
+# Modules of Python and of other packages that the import may load, besides NumPy and all modules that NumPy imports.
+# Finders of editable installs import importlib and pathlib.
 CHEAP = {"__future__", "atexit", "collections", "contextlib", "enum", "functools", "gc", "math", "operator", "types"}
 
-# Own modules that are needed to lend an array; all others are imported when first used.
+# The package's modules that are needed to lend an array; all other modules are imported when first used.
 AT_START = {
     "",
     "._core",
@@ -37,7 +37,7 @@ print(*sorted(set(sys.modules) - before), sep="\\n")
 
 
 def imported_by(module: str) -> tuple[set[str], set[str]]:
-    """Return the names of the modules of the package that an import loads, and those of other packages."""
+    """Return the names of the package's modules that an import loads, and the names of other packages' modules."""
     run = subprocess.run(
         [sys.executable, "-c", COUNT.format(module=module)], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,5 @@
-"""The libraries' pages, such as docs/guide/cublas.md, name what is there; test_pages.py runs their examples."""
+"""The libraries' pages, such as docs/guide/cublas.md, name existing functions only; test_pages.py runs their
+examples."""
 
 from __future__ import annotations
 

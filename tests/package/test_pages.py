@@ -1,7 +1,8 @@
-"""The examples of README and of the site run as they stand there, and print the text beside them.
+"""The examples of README and of the site run unchanged, and print the output that the pages show.
 
-The blocks of a page are one program, from top to bottom. `needs=cuda:0,cupy` after the fence names what a block needs:
-it runs, with those before and after that need no more, where that is. A comment after a `print` is its output.
+The blocks of a page are one program, from top to bottom. `needs=cuda:0,cupy` after the fence names requirements of a
+block. The block runs only on machines that meet them, together with the page's blocks that need no more. A comment
+after a `print` is its output.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ PAGES = {
 PROGRAMS = {
     f"{page.removeprefix('docs/')}[{','.join(needs)}]": (page, needs, code)
     for page, text in PAGES.items()
-    if page != "README.md"  # test_examples.py runs it
+    if page != "README.md"  # test_examples.py runs the README
     for needs, code in programs(text).items()
-    if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs has those
+    if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs tests these pages
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
 LIBRARIES = dict.fromkeys(("cublaslt", "cufft", "curand", "cusolver", "cudnn", "nccl"), "cuda:0")
 LIBRARIES |= {"rocsolver": "hip:0"}
-# Python that no test runs: each with its reason.
+# {page with Python code that no test runs: the reason}.
 NOT_RUN = {"docs/guide/embedding.md": "a setup.py: tests/embedding/test_build_files.py builds with it"}
-# Languages of the other blocks: commands, output and other languages' sources.
+# Languages of blocks that are not Python: commands, output and sources.
 OTHERS = {"console", "none", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "toml"}
 
 
@@ -61,7 +62,7 @@ def skip_without(needs: tuple[str, ...]) -> None:
 
 
 def build(sources: list[Block], folder: Path) -> None:
-    """Write the C sources of a page whose first line has the command that compiles them, and compile them."""
+    """Write the C sources of a page, and compile each with the command in its first line."""
     for block in sources:
         command = re.match(r"/\*.*?\b(cc -[^*]*?)(?: \*/)?\n", block.text)
         if block.language == "c" and command:
@@ -74,9 +75,9 @@ def build(sources: list[Block], folder: Path) -> None:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "example.py").write_text(code)
-    files = {f"OFFLOAD_ARGS_{name.upper()}" for name in LIBRARIES}  # of those that skip_without looked at
+    files = {f"OFFLOAD_ARGS_{name.upper()}" for name in LIBRARIES}  # of the libraries that skip_without considered
     clean = {name: value for name, value in os.environ.items() if name in files or not name.startswith("OFFLOAD_ARGS_")}
-    # Python 3.12 warns of every fork of a process with threads.
+    # Python 3.12 warns about every fork of a process with threads.
     return subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "example.py"],
         cwd=folder,
@@ -106,7 +107,7 @@ def test_no_block_of_code_escapes_the_tests() -> None:
         for block in blocks(text):
             directive = (
                 block.language.startswith("{") and "code" not in block.language and "code-block" not in block.text
-            )  # MyST's own
+            )  # MyST's own names
             plain = not block.language and "import " not in block.text
             assert block.language in {"python", *OTHERS} or directive or plain, (
                 f"{page}: name the language of {block.text!r}"
@@ -123,7 +124,7 @@ def test_the_entry_that_binds_a_function_is_that_of_the_recipe() -> None:
     assert entry.strip() == (ROOT / "tests" / "recipes" / "axpby.toml").read_text().strip()
 
 
-# Lines before and after a fragment that does not compile by itself.
+# {fragment that does not compile alone: the lines to add before and after it}.
 AROUND = {
     ("docs/guide/embedding.md", "cpp"): (
         "#include <offload_args.hpp>\n#include <offload_args_blas.h>\n#include <vector>\n"
@@ -181,7 +182,7 @@ COMING_FROM = sorted(page for page in PAGES if page.startswith("docs/coming-from
 @pytest.mark.later
 @pytest.mark.parametrize("page", COMING_FROM)
 def test_our_side_of_each_row_runs(page: str, tmp_path: Path) -> None:
-    """The page's program comes first, then each row in a copy of its names; a row says where it needs a GPU."""
+    """Run the page's program, and then each row with a copy of the program's names. Rows that need a GPU are marked."""
     (table,) = (table for table in tables(PAGES[page]) if table[0][1] == "offload_args")
     rows = {theirs: re.findall(r"`([^`]+)`", ours) for theirs, ours, _ in table[1:]}
     assert len(rows) >= 8 and all(rows.values())
@@ -205,7 +206,7 @@ def test_each_message_that_names_an_extra_names_it_for_a_checkout() -> None:
         text = path.read_text()
         for name in re.findall(r"offload-args\[(\w+)\]", text):
             assert name in extras, path
-            assert name == "cuda12" or f"'.[{name}]'" in text, path  # cuda12 stands beside cuda13
+            assert name == "cuda12" or f"'.[{name}]'" in text, path  # the text names cuda12 with cuda13
 
 
 def test_each_page_that_names_an_extra_names_it_for_a_checkout() -> None:

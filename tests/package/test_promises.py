@@ -13,7 +13,7 @@ ID = r"T\d\d+"
 
 
 def marked_in_python() -> Iterator[tuple[str, str]]:
-    """Give (id, file::name) for each promise that a marker names."""
+    """Yield (id, file::name) for each promise that a marker names."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text()
         for node in ast.walk(ast.parse(text)) if "mark.promise" in text else ():
@@ -24,7 +24,7 @@ def marked_in_python() -> Iterator[tuple[str, str]]:
 
 
 def marked_in_c() -> Iterator[tuple[str, str]]:
-    """Give (id, file::name) for each promise that a comment above a function names."""
+    """Yield (id, file::name) for each promise that a comment above a function names."""
     for path in sorted((ROOT / "csrc" / "tests").glob("*.c")):
         for match in re.finditer(rf"^/\* Promise ({ID}(?:, {ID})*)\.", path.read_text(), re.MULTILINE):
             following = path.read_text()[match.end() :]
@@ -35,7 +35,7 @@ def marked_in_c() -> Iterator[tuple[str, str]]:
 
 
 def listed() -> Iterator[tuple[str, str | None]]:
-    """Give (id, file::name) for each test on the page, and (id, None) for each promise."""
+    """Yield (id, file::name) for each test on the page, and (id, None) for each promise."""
     promise = None
     tested = PAGE.read_text().partition("\n## Not yet\n")[0]
     for line in tested.splitlines():

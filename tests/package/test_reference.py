@@ -1,4 +1,4 @@
-"""The reference of the site (docs/reference, docs/_ext) has every public name, and nothing that does not exist."""
+"""The site's reference (docs/reference, docs/_ext) has every public name, and only existing names."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MODULES = [
 
 @pytest.fixture(scope="module")
 def extension() -> Iterator[None]:
-    """Put docs/_ext where Sphinx has it."""
+    """Put docs/_ext on the import path, as Sphinx does."""
     sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT)]
     yield
     del sys.path[:2]
 
 
 def public() -> dict[str, Any]:
-    """Return every public name of the package but those of the vendors' modules."""
+    """Return every public name of the package, except for names of the vendors' modules."""
     names: dict[str, Any] = {}
     for module in [offload_args, *(importlib.import_module(f"offload_args.{module_name}") for module_name in MODULES)]:
         assert isinstance(module, ModuleType)
@@ -55,7 +55,7 @@ def public() -> dict[str, Any]:
 
 
 def written() -> list[Any]:
-    """Return the objects that the pages on Python describe; fails for a name that does not exist."""
+    """Return the objects that the pages on Python describe. Fail for a name that does not exist."""
     described = []
     for page, kind, name, thing, members in entries():
         if kind == "module":
@@ -101,7 +101,7 @@ def test_every_docstring_opens_with_one_sentence() -> None:
     wrong = []
     for name, thing in docstrings():
         said = inspect.getdoc(thing) or ""
-        if inspect.isbuiltin(thing):  # a signature is first
+        if inspect.isbuiltin(thing):  # the first line is a signature
             said = re.sub(rf"^{thing.__name__}\(.*\n\n", "", said)
         opening = said.partition("\n")[0]
         if not re.fullmatch(r"[A-Z`].*[^.]\.", opening):
@@ -135,7 +135,7 @@ def test_no_page_of_routines_has_more_than_a_page_holds() -> None:
     records = importlib.import_module("_records")
     for library in records.libraries().values():
         for title, functions in records.sections(library).items():
-            helpers = all(function.is_helper for function in functions)  # their entries are short
+            helpers = all(function.is_helper for function in functions)  # the entries of helpers are short
             most = 45 if helpers else records.MOST
             assert len(records.groups(library, functions)) <= most, f"{library.name}: {title}"
 
@@ -223,7 +223,7 @@ def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     assert "```{library-variables}" in page
     of_libraries = {f"OFFLOAD_ARGS_{name.upper()}" for name in libraries.NAMES}
     read = {"OFFLOAD_ARGS_TRACE", "OFFLOAD_ARGS_INFO", "OFFLOAD_ARGS_NVTX", "OFFLOAD_ARGS_NVRTC", "OFFLOAD_ARGS_HIPRTC"}
-    built = set()  # the files that put names together: those above, and of the libraries
+    built = set()  # the files that build names of variables from parts
     package = Path(offload_args.__file__).parent
     paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *package.glob("**/*.py")]
     for path in (path for path in paths if path.parent.name != "tests"):

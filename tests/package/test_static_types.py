@@ -1,4 +1,4 @@
-"""The types that static checkers see are those at run time."""
+"""Static checkers see the same types as at run time."""
 
 from __future__ import annotations
 

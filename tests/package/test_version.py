@@ -1,4 +1,4 @@
-"""The version of a release, of a checkout between releases, and of copies of either."""
+"""The version of a release, of a checkout between releases, and of copies of both."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder with the sources that say the version, and without git."""
+    """A folder without git that has the sources which determine the version."""
     folder = tmp_path / "copy"
     for name in (HEADER, SCRIPT):
         (folder / name).parent.mkdir(parents=True)
@@ -48,7 +48,7 @@ def copy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkout(copy: Path) -> Path:
-    """The same with a commit of git."""
+    """The folder `copy` with a git commit."""
     if shutil.which("git") is None:
         pytest.skip("device unavailable: no git")
     (copy / ".gitattributes").write_text(f"{SCRIPT} export-subst\n")
@@ -81,7 +81,7 @@ def test_a_source_archive_has_the_version_that_it_was_made_with(copy: Path) -> N
     for written in (NUMBER, f"{NUMBER}.dev0+g01234567"):
         (copy / "PKG-INFO").write_text(f"Metadata-Version: 2.4\nName: offload-args\nVersion: {written}\n")
         assert version(copy) == written
-    (copy / "PKG-INFO").write_text("Metadata-Version: 2.4\nVersion: 0.0.1\n")  # of other sources
+    (copy / "PKG-INFO").write_text("Metadata-Version: 2.4\nVersion: 0.0.1\n")  # it belongs to other sources
     assert version(copy) == f"{NUMBER}.dev0"
 
 

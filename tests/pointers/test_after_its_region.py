@@ -1,4 +1,4 @@
-"""A pointer is dead after its region, whatever is done with it."""
+"""A pointer can't be used after the end of its region, whatever the use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of a device pointer, and how it shows itself."""
+"""Attributes and the text form of a device pointer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fill, copy_from and to_host: the elements behind a pointer."""
+"""fill, copy_from and to_host act on the elements of a pointer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from offload_args.errors import (
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "c16"]
 
 
-# Slices that are lines, that are single elements, that are neither, that are reversed, of one row, of one element.
+# Slices of whole lines, of single elements, of parts of lines, in reverse, of one row, and of one element.
 SLICES: dict[str, Callable[[Any], Any]] = {
     **PARTS,
     "all": lambda a: a,
@@ -48,7 +48,7 @@ def kind(name: str) -> np.dtype[Any]:
 
 
 def lent(shape: tuple[int, ...], order: str, dtype: Any = np.float32) -> tuple[Array, Array]:
-    """Return an array with gaps between its lines, if order is "gaps", and the memory that it is a view of."""
+    """Return an array, which has gaps between its lines if order is "gaps", and the memory that contains the array."""
     if order == "gaps":
         base = ramp(shape[0], shape[1] + 2, dtype=dtype)
         return base[:, : shape[1]], base
@@ -199,7 +199,7 @@ def test_to_host_changes_nothing(device: str) -> None:
     A, x = ramp(30, 40), ramp(40)
     with testing.counting(Device(device)) as moved, offload_args(A, x, device=device) as (dA, dx):
         np.testing.assert_array_equal(dA[:, 3:7].to_host(), A[:, 3:7])
-        assert (moved.copies_up, moved.copies_down) == (0, 0)  # the host has it
+        assert (moved.copies_up, moved.copies_down) == (0, 0)  # the host already has the bytes
         blas.scal(2.0, dx)
         np.testing.assert_array_equal(dx.to_host(), 2 * ramp(40))
         np.testing.assert_array_equal(dx[::-3].to_host(), 2 * ramp(40)[::-3])
@@ -219,7 +219,7 @@ def test_to_host_of_undefined_contents_is_refused(device: str) -> None:
         with pytest.raises(InvalidDataError, match=r"DevicePtr\.to_host"):
             dx.to_host()
         assert "undefined" in repr(dx)
-        dx.fill(5)  # a whole overwrite heals it
+        dx.fill(5)  # overwriting the whole array makes it valid again
         np.testing.assert_array_equal(dx.to_host(), np.full(4, 5, np.float32))
     np.testing.assert_array_equal(x, np.full(4, 5, np.float32))
 
@@ -246,7 +246,7 @@ def test_a_reversed_pointer_comes_to_the_host_in_as_few_copies_as_the_same_forwa
         A = ramp(7, 10, 100, dtype=dtype)
         with offload_args(A, Scratch(A.shape, A.dtype), device=sim) as (dA, dw):
             dw.copy_from(dA)
-            dw[forwards].to_host()  # makes what copies use again
+            dw[forwards].to_host()  # makes objects that copies reuse
             calls = []
             for part in (forwards, backwards):
                 before = testing.backend_calls(sim)
@@ -261,7 +261,7 @@ def test_fill_and_copies_take_their_turn() -> None:
     with offload_args(x, y, device=sim) as (dx, dy), offload_args(y, Out(z), device=sim) as (inner, dz):
         for i in range(5):
             blas.scal(2.0, dx)
-            inner.copy_from(dx)  # on another stream than dx was written on
+            inner.copy_from(dx)  # on another stream than the writes of dx
             dx.fill(i)
             blas.axpy(1.0, inner, dx)
         dz.copy_from(dy)
@@ -288,10 +288,10 @@ def test_any_failing_backend_call_leaves_nothing_behind(use: str) -> None:
         "to_host of a slice": lambda a, b: a[::2, ::2].to_host(),
     }
     with offload_args(ramp(6, 7), ramp(6, 7), device=sim) as (dA, dB):
-        blas.scal(1.0, dA.reshape(-1))  # makes what calls and copies use again
+        blas.scal(1.0, dA.reshape(-1))  # makes objects that calls and copies reuse
         does[use](dA, dB)
     failed, k, calls = 0, 0, 1
-    while k < calls:  # some failures are retried: the piece is sent another way
+    while k < calls:  # after some failures the piece is sent another way
         k += 1
         A, B = ramp(6, 7, dtype=np.float64), ramp(6, 7, dtype=np.float64)
         try:

@@ -1,4 +1,4 @@
-"""True addresses, and pointers for other packages on a GPU."""
+"""Real addresses, and pointers that other packages can use on a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_address_of_an_in_is_never_copied_back() -> None:
 
 
 class Foreign:
-    """An array of another package, as far as its interface goes."""
+    """An array of another package, with only the interface that is needed here."""
 
     def __init__(self, pointer: DevicePtr[Any]) -> None:
         self.__cuda_array_interface__ = pointer.__cuda_array_interface__
@@ -102,4 +102,4 @@ def test_dlpack_capsules_follow_the_specification(cuda: str) -> None:
             dx.__dlpack__(copy=True)
         with pytest.raises(BufferError, match="not on"):
             dx.__dlpack__(dl_device=(1, 0))
-    del old, new  # their memory outlived the region
+    del old, new  # the memory of both outlived the region

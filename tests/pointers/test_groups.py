@@ -1,4 +1,4 @@
-"""Groups of matrices: sequences with a value a group, beside lists of pointers."""
+"""Groups of matrices: sequences with one value for each group, together with lists of pointers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_group_has_its_sizes_and_scalars(cuda: str) -> None:
     for i in range(2):
         np.testing.assert_allclose(built[6 + i], A[i] @ B[i], rtol=1e-14)
     np.testing.assert_allclose(built[8], -2 * A[2].T @ B[2] + C[2], rtol=1e-14)
-    read = [*A, *B, C[2]]  # beta is 0 in the first group: its results are overwritten
+    read = [*A, *B, C[2]]  # the first group has beta 0, so its C is not read
     assert moved.bytes_up == sum(array.nbytes for array in read) + 9 * 8
 
 

@@ -1,4 +1,4 @@
-"""A device pointer is not host memory: every host use is refused with advice."""
+"""A device pointer is not host memory, so every use on the host is refused with advice."""
 
 from __future__ import annotations
 

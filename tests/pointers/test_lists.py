@@ -1,4 +1,4 @@
-"""Arrays of pointers: lists of DevicePtrs, or one with an axis more, as the batched functions of cuBLAS take them."""
+"""Arrays of pointers for cuBLAS's batched functions: lists of DevicePtrs, or one DevicePtr with an additional axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from offload_args.errors import (
 Array = NDArray[np.float32]
 N = cublas.OP_N
 COUNT, M, INNER, COLUMNS = 5, 4, 3, 2
-ADDRESSES = 3 * 8  # bytes a triple of matrices
+ADDRESSES = 3 * 8  # bytes of addresses for each A, B and C
 
 
 def batch(count: int = COUNT, seed: int = 1) -> tuple[list[Array], list[Array], list[Array]]:
@@ -73,7 +73,7 @@ def test_a_chain_of_batches_makes_no_round_trip(cuda: str) -> None:
 
 def test_one_pointer_with_an_axis_more_stands_for_its_matrices(cuda: str) -> None:
     random = np.random.default_rng(2)
-    A = random.uniform(-1, 1, (COUNT, INNER, M)).astype(np.float32)  # each by columns: the last axis is one column
+    A = random.uniform(-1, 1, (COUNT, INNER, M)).astype(np.float32)  # matrices by columns; the last axis is one column
     B = random.uniform(-1, 1, (COUNT, COLUMNS, INNER)).astype(np.float32)
     C = np.full((2 * COUNT, COLUMNS, M), 7, np.float32)
     with offload_args(A, B, C, device=cuda) as (dA, dB, dC):

@@ -1,4 +1,4 @@
-"""Parts of pointers are those of NumPy's arrays, each with its own bounds."""
+"""Slices of pointers are like slices of NumPy's arrays, and each slice has its own bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_part_is_the_part_that_numpy_makes(device: str, name: str, order: str)
     with offload_args(A, device=device) as (dA,):
         pointer = PARTS[name](dA)
         assert pointer.shape == part.shape
-        if part.shape != (1, 2):  # a new axis has a stride that says nothing
+        if part.shape != (1, 2):  # the stride of a new axis has no meaning
             assert pointer.strides == part.strides
         pointer.assign(77)
     np.testing.assert_array_equal(A, expected)

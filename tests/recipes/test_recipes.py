@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md, followed to the letter on a copy of the sources."""
+"""The recipes of CONTRIBUTING.md, followed exactly on a copy of the sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(*command: str | Path, folder: Path | None = None, status: int = 0) -> st
 
 
 def blocks(language: str) -> str:
-    """Return the block of a language that the page on the generator has."""
+    """Return the block of a language on the page about the generator."""
     page = (Path(__file__).parents[2] / "bindings/README.md").read_text()
     (block,) = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     return str(block)
@@ -47,13 +47,13 @@ class Copy:
         return run(sys.executable, "-m", "bindings", *arguments, folder=self.folder, status=status)
 
     def core(self) -> list[Path]:
-        """Return the C sources of the core: all of its folders, and the backends that are listed."""
+        """Return the C sources of all folders of the core and of the listed backends."""
         listed = re.findall(r"^OA_BACKEND\((\w+)\)", (self.folder / "csrc/device/backends.def").read_text(), re.M)
         sources = [path for path in self.folder.glob("csrc/*/*.c") if path.parent.name != "backends"]
         return sources + [self.folder / f"csrc/backends/{name}.c" for name in listed]
 
     def objects(self, sources: list[Path], *options: str) -> list[Path]:
-        """Return the objects that C files make, with the core's headers and the generated ones."""
+        """Compile C files with the core's headers and the generated headers, and return the object files."""
         include = [f"-I{self.folder / name}" for name in ("csrc", "csrc/include", "generated", "generated/include")]
 
         def compiled(path: Path) -> Path:
@@ -65,13 +65,13 @@ class Copy:
             return list(pool.map(compiled, sources))
 
     def program(self, source: Path, others: list[Path]) -> Path:
-        """Return the program that a C file and others make."""
+        """Link a C file with object files, and return the program."""
         program = self.folder / source.stem
         run("gcc", "-pthread", "-o", program, *self.objects([*others, source]), "-ldl", "-lm")
         return program
 
     def mini(self) -> Path:
-        """Add the library of the page on the generator; return the vendor's library, compiled."""
+        """Add the library of the page about the generator, and return the compiled vendor library."""
         functions = {
             "mini_scale": {"returns": "void", "parameters": [["n", "int"], ["alpha", "double"], ["x", "double *"]]},
             "mini_sum": {"returns": "double", "parameters": [["n", "int"], ["x", "const double *"]]},
@@ -89,7 +89,7 @@ class Copy:
         return library
 
     def package(self, objects: list[Path]) -> Path:
-        """Return the folder of the Python package that the objects of the core and its libraries make."""
+        """Build the Python package from the objects of the core and its libraries, and return its folder."""
         package = self.folder / "package/offload_args"
         shutil.copytree(Path(libraries.__file__).parent, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         for path in self.folder.glob("generated/*.py"):
@@ -126,7 +126,7 @@ def test_a_function_is_one_entry_of_the_roles_file(copy: Copy) -> None:
     assert bound
     without = roles.read_text().replace(bound[0], "")
     roles.write_text(without)
-    copy.workshop("--check", status=1)  # cblas_daxpby is in the api file, and nothing says what it is
+    copy.workshop("--check", status=1)  # the api file has cblas_daxpby, and no roles file describes it
 
     roles.write_text(without + (HERE / "axpby.toml").read_text())
     copy.workshop("report")
@@ -163,13 +163,13 @@ RETURNS = {"desk_elements": "size_t", "desk_motto": "const char *", "desk_live":
 @pytest.mark.slow
 def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
     for path in [*copy.folder.glob("bindings/roles/*.toml"), *copy.folder.glob("bindings/api/*.json")]:
-        path.unlink()  # so that there is less to compile
+        path.unlink()  # fewer files to compile
     functions = {name: {"returns": RETURNS.get(name, "desk_status"), "parameters": DESK[name]} for name in DESK}
     enums = {"desk_status": {"DESK_FINE": 0, "DESK_BAD_SHAPE": 1, "DESK_NO_STREAM": 2, "DESK_OUTSIDE": 3}}
     api = {"header": "desk.h", "version": "1", "functions": functions, "enums": enums}
     (copy.folder / "bindings/api/desk.json").write_text(json.dumps(api))
     shutil.copy(HERE / "desk.toml", copy.folder / "bindings/roles/desk.toml")
-    mini = copy.mini()  # the library of the page, beside it
+    mini = copy.mini()  # also the library of the page
     copy.workshop("report")
     copy.workshop("--check")
     copy.workshop("emit", "--out", "generated")
@@ -183,7 +183,7 @@ def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
 
     paths = f"{copy.package(objects)}:{Path(np.__file__).parents[1]}"
     environment = {**os.environ, "PYTHONPATH": paths, "OFFLOAD_ARGS_DESK": str(library)}
-    command = [sys.executable, "-S", "-P", str(HERE / "use_desk.py")]  # -S: not the installed offload_args
+    command = [sys.executable, "-S", "-P", str(HERE / "use_desk.py")]  # -S hides the installed offload_args
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.stdout, done.stderr) == ("fine\n", "")
 

@@ -1,4 +1,4 @@
-"""Uses the library of desk.c from Python; its path is the argument."""
+"""Uses the library of desk.c from Python; the argument is the path of the library."""
 
 import gc
 
@@ -26,7 +26,7 @@ refused(errors.ArgumentTypeError, "desk.elements: shape needs a desk.Shape, got 
 
 A = np.arange(6, dtype=np.float32).reshape((2, 3), order="F")
 with offload_args(A, device="sim:0") as (dA,):
-    assert dA.address  # A is up, for a library that works at once and not on the stream
+    assert dA.address  # asking for the address copies A up; the library does not use the stream
     desk.mark_matrix(shape, 1, 2, 0.5, 2.0, dA, 6)
     mark = (0, 1, -3.0)
     desk.mark_matrix(shape, *mark, 1, dA, 6)

@@ -1,4 +1,4 @@
-"""Checks that each argument of a call arrives at the vendor's function: in its place, of its width, with its value."""
+"""Checks that each argument of a call arrives at the vendor's function in the right place, width and value."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
 
 
 def answer(number: Number) -> Any:
-    """Return the number that the double writes or returns: another one for each dtype and count."""
+    """Return the number that the double writes or returns, which differs for each dtype and count."""
     first = {"i": -19, "u": 19}.get(number.dtype[0], 4.5)
     numbers: list[Any] = [first + at for at in range(number.count)]
     if number.dtype in ("c64", "c128"):
@@ -71,7 +71,8 @@ def answer(number: Number) -> Any:
 
 
 def is_wide(call: Call) -> bool:
-    """Return whether a size that has 32 bits, unless the library has a form for more, is beyond them."""
+    """Return whether the call has a size beyond 32 bits although the size has 32 bits in the vendor's plain
+    function."""
     narrow = [size for size in [*call.function.sizes, *call.function.lists] if size.is_narrow]
     return any(not -(2**31) <= number < 2**31 for size in narrow for number in np.ravel(call.integers[size.name]))
 
@@ -83,7 +84,8 @@ def integers_of(bench: DoubleBench, call: Call) -> Any:
 
 
 def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish], bytes]:
-    """Return what the double looks at and writes, numbers on the host and no others, and what it returns."""
+    """Return the bytes that the double notes and writes, for numbers on the host only, and the bytes that it
+    returns."""
     function = call.function
     wishes: dict[int, Wish] = {}
     wide = is_wide(call) and function.wide_symbol is not None
@@ -110,7 +112,7 @@ def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish],
 
 
 def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
-    """Make one call; fail unless it arrives at the double as it was made, and its results come back."""
+    """Make one call; fail unless its arguments arrive at the double unchanged, and the results come back."""
     bench.recorder.reset(*wishes(bench, call, form))
     arrays = bench.arrays(call, form)
     with bench.lent(arrays) as pointers:
@@ -125,7 +127,8 @@ def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
 
 
 def addresses_of(pointer: Any) -> Any:
-    """Return the address of a pointer, None of one without bytes, or a list of those of several."""
+    """Return the address of a pointer, None for a pointer without bytes, or a list of addresses for several
+    pointers."""
     if isinstance(pointer, list):
         return [addresses_of(part) for part in pointer]
     return pointer.address if pointer.nbytes else None
@@ -142,13 +145,13 @@ class Arrived:
 
 
 def check_record(arrived: Arrived, record: Record) -> None:
-    """Fail unless each argument of the vendor's function is the one that was passed under its name."""
+    """Fail unless each argument of the vendor's function is the value that was passed under its name."""
     library, function = arrived.bench.library, arrived.call.function
     symbol = function.wide_symbol if is_wide(arrived.call) and function.wide_symbol else function.symbol
     assert record.symbol == symbol, f"{record.symbol} was called, not {symbol}"
     parameters = legal.vendors_parameters(library, function)
     types = [kind for _, kind in library.api["functions"][symbol]["parameters"]]
-    if any(argument.field_of for argument in function.arguments):  # the double notes the fields, and no struct
+    if any(argument.field_of for argument in function.arguments):  # the double notes fields, not structs
         types = [kind for _, kind, _ in parameters]
     for (label, _, parameter), c_type, argument in zip(parameters, types, record.arguments, strict=True):
         place = f"{symbol}: {label} ({c_type})"
@@ -232,7 +235,7 @@ def check_number(arrived: Arrived, place: str, parameter: Number, argument: Argu
 def check_results(
     bench: DoubleBench, function: roles.Function, form: Form, result: Any, arrays: dict[str, Any]
 ) -> None:
-    """Fail unless the caller has what the double wrote or returned."""
+    """Fail unless the caller received the values that the double wrote or returned."""
     written = [number for number in function.numbers if not number.is_read_only]
     if not written or form.on_device:
         assert result is None
@@ -245,7 +248,7 @@ def check_results(
 
 
 def check_too_large(bench: DoubleBench, call: Call, size: Size | HostList) -> None:
-    """Fail unless a size that the library can't take is refused by name."""
+    """Fail unless a size that is too large for the library is refused with its name."""
     bench.recorder.reset({})
     name = f"{bench.library.name}.{call.function.name}"
     place, number = (
@@ -259,9 +262,9 @@ def check_too_large(bench: DoubleBench, call: Call, size: Size | HostList) -> No
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Call a function in every form, and with each size beyond 32 bits; fail if a call does not arrive as it was made.
+    """Call a function in every form, and with each size beyond 32 bits. Fail if an argument does not arrive unchanged.
 
-    turns: calls of each form, with other sizes.
+    `turns` is the number of calls of each form, with different sizes.
     """
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     forms = bench.forms(function)
@@ -281,7 +284,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                 else:
                     check_too_large(bench, call, size)
     lists = [extent.pointers for array in function.arrays for extent in array.extents if extent.pointers]
-    counts = set().union(*map(legal.expressions.names_in, lists))  # no list is so long
+    counts = set().union(*map(legal.expressions.names_in, lists))  # a list can't be so long
     matrices = any(extent.kind != "elements" for array in function.arrays for extent in array.extents)
     possible = [size.name for size in function.sizes if size.name not in counts and matrices]
     assert tried or not possible, f"{function.name}: no call with a size beyond 32 bits was found"

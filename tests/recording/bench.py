@@ -1,4 +1,4 @@
-"""Makes any call by Python and by C, on a library's double or on the library itself."""
+"""Makes any call through Python and C, on a library's double or on the library itself."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from recording import legal
 from recording.legal import Call, roles
 from recording.recorder import Recorder, Typed
 
-# For the handles that typed C functions take.
+# The types of handles in typed C functions.
 HANDLES = cffi.FFI()
 HANDLES.cdef("".join(f"typedef struct oa_{name} oa_{name};" for name in NUMPY))
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a call is made."""
+    """The way in which a call is made."""
 
-    in_c: bool = False  # by the typed C function, else by Python
-    on_device: bool = False  # its numbers and results are there
-    staged: str = ""  # a number that is passed as one, though the others are on the device
+    in_c: bool = False  # through the typed C function; otherwise through Python
+    on_device: bool = False  # numbers and results are on the device
+    staged: str = ""  # a number that is passed by value, while the others are on the device
 
     def __str__(self) -> str:
         place = f"{'C' if self.in_c else 'Python'}, numbers on the {'device' if self.on_device else 'host'}"
@@ -43,25 +43,25 @@ class Form:
 
 
 def bytes_of(number_: Number, number: Any, wide: bool = False) -> bytes:
-    """Return a number, or several, as they lie in memory; wide: an index has 64 bits."""
+    """Return the bytes of a number or of several numbers in memory; wide: an index has 64 bits."""
     dtype = np.dtype(np.int64) if wide and legal.is_index(number_) else legal.numpy_dtype(number_.dtype)
     return np.array(number, dtype).tobytes()
 
 
 def number_at(number: Number, memory: Any) -> Any:
-    """Return the number, or several as a tuple, that the typed C function left in memory."""
+    """Return the number that the typed C function left in memory, or a tuple of several numbers."""
     dtype = np.dtype(np.int64) if legal.is_index(number) else legal.numpy_dtype(number.dtype)
     numbers = np.frombuffer(memory, dtype, number.count).tolist()
     return numbers[0] if number.count == 1 else tuple(numbers)
 
 
 def handle_of(pointer: Any, dtype: str) -> int:
-    """Return the handle that a DevicePtr is in C."""
+    """Return the C handle of a DevicePtr."""
     return int(HANDLES.cast("intptr_t", pointer.cdata(HANDLES, f"oa_{dtype} *")))
 
 
 def list_of(host_list: HostList, call: Call, integers: Any = np.int64) -> Any:
-    """Return the values of a list as C has them; integers: the dtype of sizes."""
+    """Return the values of a list as C takes them; integers: the dtype of sizes."""
     dtype = {"enum": np.intc, "scalar": legal.numpy_dtype(host_list.dtype or "f32")}.get(host_list.label, integers)
     return np.array(
         call.numbers[host_list.name] if host_list.label == "scalar" else call.integers[host_list.name], dtype
@@ -74,20 +74,20 @@ class Bench:
     def __init__(self, library: roles.Library, device: str) -> None:
         warnings.filterwarnings("ignore", ".* is deprecated by its vendor", DeprecationWarning)
         self.library, self.device = library, device
-        self.stream: Any = None  # of the regions that lend arrays; None: their own
+        self.stream: Any = None  # the stream of regions that lend arrays; None: each region's own
         self.module: Any = importlib.import_module(f"offload_args.{library.name}")
-        self.runs_late = library.backend is None  # then numbers on the device are read before the call
+        self.runs_late = library.backend is None  # True: numbers on the device are read before the call
         if device.startswith("sim"):
             testing.sim_device(index=int(device[4:]))
         self.handle = self.made_handle() if library.handle and "create" not in library.handle else None
-        self.objects: dict[str, Any] = {}  # one of each kind, by its class
+        self.objects: dict[str, Any] = {}  # {class: one object of it}
         for function in library.functions:
-            if function.notes and len(function.parameters) == 2:  # an object and the dtype that it notes
+            if function.notes and len(function.parameters) == 2:  # the object, and the dtype that it notes
                 settings = self.object_of(function.of("object")[0].object_kind)
                 getattr(self.module, function.name)(settings, legal.numpy_dtype(legal.NOTED))
 
     def made_handle(self) -> Any:
-        """Return an object of the library's that its calls need."""
+        """Return a handle of the library, which its calls need."""
         for function in self.library.functions:
             if any(
                 isinstance(argument, Given) and argument.object_kind and argument.object_kind.is_handle
@@ -120,7 +120,7 @@ class Bench:
         return self.objects[kind.name]
 
     def forms(self, function: roles.Function) -> list[Form]:
-        """Return every way to call a function by Python."""
+        """Return every way to call a function through Python."""
         forms = [Form()]
         if self.library.has_device_form(function):
             forms.append(Form(on_device=True))
@@ -129,7 +129,7 @@ class Bench:
         return forms
 
     def arrays(self, call: Call, form: Form) -> dict[str, Any]:
-        """Return the arrays that the call needs, exactly as large: also for its numbers if they are on the device."""
+        """Return the arrays that the call needs, with the smallest sizes, and arrays for numbers on the device."""
         function = call.function
         arrays: dict[str, Any] = {}
         for array in function.arrays:
@@ -146,7 +146,7 @@ class Bench:
 
     @contextmanager
     def lent(self, arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Lend arrays for a block that gets their pointers by name."""
+        """Lend arrays for a block, which gets {name: pointer}."""
         if not arrays:
             yield {}
             return
@@ -159,7 +159,8 @@ class Bench:
             }
 
     def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
-        """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
+        """Make a call through Python, and return its value. `changed` has, by name, arguments that replace the call's
+        own."""
         objects = {
             argument.name: self.object_of(argument.object_kind)
             for argument in call.function.arguments
@@ -176,13 +177,13 @@ class Bench:
         return getattr(self.module, call.function.name)(*positional, **keywords)
 
     def counts(self) -> tuple[int, ...]:
-        """Return what must not change if a call is refused: the device's counters of calls and copies."""
+        """Return the device's counters of calls and copies, which a refused call must not change."""
         now = offload_args.Device(self.device).counters
         return now.calls, now.bytes_up, now.bytes_down
 
 
 class DoubleBench(Bench):
-    """A library's double on one device; integer_bits: of a library that has such builds."""
+    """A library's double on one device; integer_bits: for a library with builds of 32 and of 64 bits."""
 
     def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
         loaded = testing.library(library.name, str(double), device.partition(":")[0])
@@ -192,7 +193,7 @@ class DoubleBench(Bench):
         self.recorder = Recorder(library, double)
 
     def by_c(self, call: Call, pointers: dict[str, Any], on_device: bool) -> Any:
-        """Make a call by the typed C function, and return its value as Python's has it."""
+        """Make a call through the typed C function, and return the value that Python's function would return."""
         name = f"oa_{self.library.name}_{call.function.name}{'_device' if on_device else ''}"
         values: list[Any] = []
         results: list[tuple[Number, Any]] = []
@@ -225,7 +226,7 @@ class DoubleBench(Bench):
             elif isinstance(parameter, Number):
                 memory = ctypes.create_string_buffer(16 * parameter.count)
                 data = bytes_of(parameter, call.numbers[parameter.name]) if parameter.name in call.numbers else b""
-                if c_type == "float":  # which is rounded where the number has fewer bits
+                if c_type == "float":  # rounded if the number has fewer bits
                     data = np.float32(call.numbers[parameter.name]).tobytes()
                 ctypes.memmove(memory, data, len(data))
                 kept.append(memory)
@@ -246,7 +247,7 @@ class DoubleBench(Bench):
 
 @contextmanager
 def naming(call: Call, form: Form) -> Iterator[None]:
-    """Add to an exception which call it is of."""
+    """Add the call to the notes of an exception."""
     try:
         yield
     except Exception as error:

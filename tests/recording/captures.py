@@ -1,6 +1,6 @@
-"""Checks that a function in a captured stream is captured whole, or refused before the library is called.
+"""Checks that a function in a captured stream is either captured completely, or refused before the library is called.
 
-The library is a double on a GPU, or on a double of one: it notes its calls, and does nothing with the arrays.
+The library is a double on a GPU or on a double of a GPU. It notes its calls, and does nothing with the arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from recording.legal import roles
 
 @cache
 def graphs_of(device: str) -> Graphs:
-    """Return a stream of the program's own, which stays as long as the process."""
+    """Return a stream of the program, which exists until the process ends."""
     return Graphs(device)
 
 
@@ -71,7 +71,7 @@ def drawn(bench: DoubleBench, function: roles.Function) -> Made:
 
 
 def is_refused(library: roles.Library, function: roles.Function) -> bool:
-    """Return whether no graph of `region.capture` has calls of a function, by the records."""
+    """Return whether, according to the records, `region.capture` refuses calls of a function."""
     if function.captured:
         return False
     body = body_of(library, function)
@@ -80,7 +80,8 @@ def is_refused(library: roles.Library, function: roles.Function) -> bool:
 
 
 def check_own(bench: DoubleBench, function: roles.Function) -> None:
-    """Make a call in a graph of the region's own: it is refused before the library is called, or captured whole."""
+    """Make a call in a graph of `region.capture`. The call must be refused before the library is called, or be captured
+    completely."""
     success = bench.library.success.to_bytes(8, "little", signed=True)
     arrays, call, reaches = drawn(bench, function)
     listed = [element for array in arrays.values() for element in (array if isinstance(array, list) else [array])]
@@ -109,7 +110,8 @@ def check_own(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Make a call in a captured stream, and beside one, in each mode. The capture fails if anything has spoilt it."""
+    """Make a call in a captured stream, and one beside a captured stream, in each mode. A call that disturbs the
+    capture makes the capture fail."""
     graphs = graphs_of(bench.device)
     success = bench.library.success.to_bytes(8, "little", signed=True)
     check_own(bench, function)
@@ -118,7 +120,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         bench.stream = graphs
         bench.recorder.reset({}, success)
         with bench.lent(arrays) as pointers:
-            call(pointers)  # has the arrays brought up
+            call(pointers)  # copies the arrays up
             bench.recorder.reset({}, success)
             refused = False
             with graphs.captured(mode):
@@ -137,7 +139,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
 
 
 def check_helper_function(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Call a helper function beside a capture."""
+    """Call a helper function while another stream is captured."""
     graphs = graphs_of(bench.device)
     for mode in (FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED):
         with graphs.captured(mode):

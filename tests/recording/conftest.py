@@ -1,4 +1,4 @@
-"""The processes that have the recording doubles loaded."""
+"""The worker processes, which load the recording doubles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recording.workers import QUICK, Turns, Workers
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Leave out the short form of a test that only CI runs: its long form makes the same turns, and more."""
+    """In CI, leave out the short form of a test, because the long form makes the same turns and more."""
     kept, left_out = [], []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}

@@ -1,4 +1,4 @@
-"""Checks copies between arrays of the host and of the device: what arrives, and which arrays are too short."""
+"""Checks copies between host and device arrays: which arguments arrive, and that too short arrays are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sizes(function: roles.Function, random: np.random.Generator) -> dict[str, in
     for size in function.sizes:
         if size.label == "itemsize":
             sizes[size.name] = DTYPE.itemsize
-        elif size.label == "ld":  # of matrices that lie by columns
+        elif size.label == "ld":  # of matrices by columns
             sizes[size.name] = sizes["rows"] + int(random.integers(0, 4))
         elif size.label in ("size", "inc"):
             sizes[size.name] = int(random.integers(1, 6))
@@ -59,20 +59,21 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
         case HostArray():
             assert argument.address == value.ctypes.data, f"{place}: got {argument.address:#x}"
         case Stream():
-            pass  # of a simulated device it says nothing
+            pass  # a simulated device has no stream to compare
         case _:
             raise NotImplementedError(place)
 
 
 def check_short(bench: DoubleBench, function: roles.Function, values: dict[str, Any], name: str) -> None:
-    """Fail unless a copy is refused, by name, if one of its arrays lacks the last element."""
+    """Fail unless a copy is refused, with the array's name, if one of its arrays lacks the last element."""
     value = values[name]
     with pytest.raises(ExtentError, match=rf"^{bench.library.name}\.{function.name}: {name} needs .*{value.size - 1}"):
         getattr(bench.module, function.name)(*(values | {name: value[:-1]}).values())
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Make a copy by Python and by C, `turns` times, with the shortest arrays and then with shorter ones."""
+    """Make a copy through Python and through C, `turns` times, with the shortest legal arrays and then with shorter
+    arrays."""
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     parameters = legal.vendors_parameters(bench.library, function)
     for turn in range(2 * turns):

@@ -1,6 +1,8 @@
-"""Checks functions whose extents descriptors say: what arrives, and which arrays, descriptors and sizes are refused.
+"""Checks functions whose descriptors determine extents: which arguments arrive, and which arrays, descriptors and sizes
+are refused.
 
-All descriptors of the double describe as many elements of float32, and its queries say as many bytes.
+All descriptors of the double describe the same number of float32 elements, and all its queries return the same number
+of bytes.
 """
 
 from __future__ import annotations
@@ -49,11 +51,11 @@ def value_of(bench: DoubleBench, parameter: Parameter, at: int) -> Any:
 
 
 def array_of(function: roles.Function, array: Array) -> Any:
-    """Return an array as large as a call needs it."""
+    """Return an array of exactly the size that a call needs."""
     objects = {other.name: shape_of(other.object_kind) for other in function.parameters if isinstance(other, Object)}
     size, needed = ELEMENTS, array.extent.arguments[0] if array.extent.kind == "elements" else None
     if needed and names_in(needed) <= set(objects):
-        size = max(size, eval(ast.unparse(needed), {}, objects))  # of the project's own roles
+        size = max(size, eval(ast.unparse(needed), {}, objects))  # an expression of the project's own roles
     return np.zeros(size, legal.numpy_dtype("f32" if array.of or array.dtype == "any" else array.dtype))
 
 
@@ -80,7 +82,8 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
 
 
 def legal_values(bench: DoubleBench, function: roles.Function, full: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a legal call but for its arrays, and these; full: nothing is left out that may be."""
+    """Return the arguments of a legal call without its arrays, and the arrays; full: optional arguments are passed,
+    too."""
     values: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for at, parameter in enumerate(function.parameters):
@@ -118,7 +121,7 @@ def check_arrival(bench: DoubleBench, function: roles.Function, full: bool) -> N
         records = bench.recorder.records(own=True)
         record = next(record for record in records if record.symbol == function.symbol)
         room = next((array for array in function.arrays if isinstance(array, Room) and array.is_workspace), None)
-        if room and not full:  # then the size is the library's own
+        if room and not full:  # then the library's size is passed
             values[room.extent.arguments[0].id] = NEEDED  # type: ignore[attr-defined]
         arguments = values | pointers
         for output, array in room.query.beside if room and room.query else ():
@@ -133,7 +136,7 @@ def check_arrival(bench: DoubleBench, function: roles.Function, full: bool) -> N
 
 
 def refused(bench: DoubleBench, function: roles.Function, changed: str, array: Any, error: Any, words: str) -> None:
-    """Fail unless a call with another array, or another value, is refused before the library is called."""
+    """Fail unless a call with a different array or value is refused before the library is called."""
     values, arrays = legal_values(bench, function, full=True)
     (arrays if changed in arrays else values)[changed] = array
     with bench.lent(arrays) as pointers:
@@ -149,7 +152,8 @@ def refused(bench: DoubleBench, function: roles.Function, changed: str, array: A
 
 
 def check_answers(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless the library is asked for a workspace once, until a descriptor is set or its address is given away."""
+    """Fail unless the library is asked for a workspace only once until a descriptor is set or a descriptor's address is
+    given away."""
     room = next(
         (array for array in function.arrays if isinstance(array, Room) and array.query and array.is_workspace), None
     )
@@ -183,11 +187,11 @@ def check_answers(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check_descriptors(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless the library is asked for a descriptor once, until its address is given away."""
+    """Fail unless the library is asked about a descriptor only once until the descriptor's address is given away."""
     first = next((array.by for array in function.arrays if array.by), None)
     if first is None or any(
         isinstance(parameter, Given) for parameter in function.parameters
-    ):  # which may change its objects
+    ):  # these may change the objects
         return
     descriptor = next(parameter for parameter in function.parameters if parameter.name == first)
     assert isinstance(descriptor, Object)
@@ -209,7 +213,8 @@ def check_descriptors(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Check a function with all that it may take, and with no more than it needs; then with what does not fit."""
+    """Check a function with all optional arguments, with required arguments only, and with arguments that do not
+    fit."""
     for turn in range(turns):
         if any(not getattr(array, "optional", False) for array in function.arrays) or turn % 2 == 0:
             check_arrival(bench, function, full=turn % 2 == 0)

@@ -52,7 +52,7 @@ C_TYPES = {
 REALS = {"f32": np.float32, "f64": np.float64}
 TEXT = ctypes.create_string_buffer(b"a text")
 INTEGERS = {"i32": np.int32, "u32": np.uint32, "i64": np.int64}
-LENGTH = 8  # of lists
+LENGTH = 8  # the length of lists
 
 
 def maker(library: roles.Library, kind: ObjectKind) -> roles.Function:
@@ -65,7 +65,7 @@ def maker(library: roles.Library, kind: ObjectKind) -> roles.Function:
 
 
 def answer(output: Given) -> Any:
-    """Return the value that the double gives for an output: an integer, a number, a text, or a list."""
+    """Return the integer, number, text or list that the double writes for an output."""
     if isinstance(output, GivenReal):
         return 0.75
     if isinstance(output, GivenBytes):
@@ -78,7 +78,7 @@ def answer(output: Given) -> Any:
 
 
 def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
-    """Return a new object of a kind: Python's, or the address of C's."""
+    """Return a new object of a kind: a Python object, or the address of a C object."""
     function = maker(bench.library, kind)
     arguments = {
         parameter.name: parameter.enum.values[0][1]
@@ -100,7 +100,7 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
     for helper_function in legal.helper_functions(bench.library.name).values():
         if (
             helper_function.notes and helper_function.parameters[0].object_kind == kind
-        ):  # later calls need what it notes
+        ):  # later calls need the noted values
             getattr(bench.module, helper_function.name)(
                 object_, *(setting_of(other) for other in helper_function.parameters[1:])
             )
@@ -109,14 +109,14 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
 
 
 def setting_of(parameter: Parameter) -> Any:
-    """Return a value for a parameter of a function that sets what an object notes."""
+    """Return a value for a parameter of a function that sets a noted value of an object."""
     if isinstance(parameter, EnumValue):
         return (parameter.enum.dtypes or parameter.enum.values)[0][1]
     return SHAPES[4] if isinstance(parameter, Integers) else len(SHAPES[4])
 
 
 def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generator) -> Any:
-    """Return an argument for a parameter that stands for neither an object nor an output."""
+    """Return an argument for a parameter that is neither an object nor an output."""
     match parameter:
         case Real():
             return float(random.integers(1, 100)) / 4
@@ -125,7 +125,7 @@ def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generat
         case Elements():
             return np.arange(LENGTH, dtype=np.int64)
         case Bytes():
-            return np.arange(128, dtype=np.uint8)  # but for attributes, see fit
+            return np.arange(128, dtype=np.uint8)  # for attributes see fit
         case Address():
             return int(random.integers(1, 1 << 40))
         case EnumValue():
@@ -147,7 +147,7 @@ def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generat
 
 
 def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish], bytes]:
-    """Return what the double has to write and to return."""
+    """Return the bytes that the double must write and the bytes that it must return."""
     wishes: dict[int, Wish] = {}
     returned = bench.library.success.to_bytes(8, "little", signed=True)
     for at, (_, _, parameter) in enumerate(legal.vendors_parameters(bench.library, function)):
@@ -192,7 +192,7 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
         case OptionalObject() if value is None:
             assert argument.address != 0 or not argument.address, place
         case Object():
-            address = int.from_bytes(argument.value, "little")  # a plan may be a number of 32 bits
+            address = int.from_bytes(argument.value, "little")  # a plan may be a 32-bit number
             assert address == (value or address) != 0, f"{place}: got {address:#x}"
         case EnumValue() | Integer() | Size():
             assert argument.integer == value, f"{place}: got {argument.integer}, not {value}"
@@ -207,14 +207,14 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
 
 
 def by_python(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -> Any:
-    """Call a helper function by Python; return its value."""
+    """Call a helper function through Python; return its value."""
     return getattr(bench.module, function.name)(
         *(values[parameter.name] for parameter in function.parameters if parameter.name in values)
     )
 
 
 def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -> Any:
-    """Call a helper function by its typed C function; return its value."""
+    """Call a helper function through its typed C function; return its value."""
     name = f"oa_{bench.library.name}_{function.name}"
     passed: list[Any] = []
     results: list[tuple[Given, Any]] = []
@@ -266,7 +266,7 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
 
 
 def value_at(output: Given, place: Any) -> Any:
-    """Return an output of a typed C function as Python has it."""
+    """Return an output of a typed C function as Python would return it."""
     if isinstance(output, GivenReal):
         return float(np.frombuffer(place, REALS[output.dtype], 1)[0])
     if isinstance(output, GivenBytes):
@@ -277,7 +277,7 @@ def value_at(output: Given, place: Any) -> Any:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Call a helper function by Python and by C, `turns` times; fail unless its arguments and outputs arrive."""
+    """Call a helper function through Python and C, `turns` times; fail unless its arguments and outputs arrive."""
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     for turn in range(2 * turns):
         in_c = turn % 2 == 1
@@ -292,7 +292,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         fit(bench.library, function, values)
         if function.noted_by:
             fit_plan(values, random)
-        # An object of C's own does not say its address.
+        # A C object has no attribute with its address.
         arrives = {name: getattr(value, "address", value) for name, value in values.items()}
         if in_c:
             arrives |= {parameter.name: None for parameter in function.parameters if isinstance(parameter, Object)}
@@ -319,7 +319,7 @@ def dtypes_of(library: roles.Library, function: roles.Function, enum: str) -> di
 
 
 def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]) -> None:
-    """Make arguments agree: those that say how long lists are, and of which types numbers are."""
+    """Make arguments consistent: the lengths of lists with the lists, and the types of numbers with the numbers."""
     for parameter in function.parameters:
         if isinstance(parameter, Integers) and parameter.length:
             values |= dict.fromkeys(
@@ -341,7 +341,7 @@ def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]
 
 
 def fit_plan(values: dict[str, Any], random: np.random.Generator) -> None:
-    """Make the arguments of a function that makes a plan such that there is one."""
+    """Change the arguments of a function that makes a plan so that such a plan exists."""
     if "rank" not in values:
         return
     values["rank"] = int(random.integers(1, 4))
@@ -351,7 +351,7 @@ def fit_plan(values: dict[str, Any], random: np.random.Generator) -> None:
 
 
 def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> None:
-    """Fail unless the caller has what the double wrote or returned."""
+    """Fail unless the caller received the values that the double wrote or returned."""
     outputs = [parameter for parameter in function.parameters if isinstance(parameter, Given)]
     if not outputs:
         assert result is None
@@ -367,7 +367,7 @@ def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> 
 
 
 def destroy(bench: DoubleBench, function: roles.Function, values: dict[str, Any], in_c: bool) -> None:
-    """Destroy the objects that a call took, if it did not."""
+    """Destroy the objects that a call took, unless the call destroyed them."""
     for parameter in function.parameters:
         if isinstance(parameter, Object) and not isinstance(parameter, Ended) and values[parameter.name] is not None:
             ending = next(

@@ -1,12 +1,12 @@
-"""Makes legal calls of any bound function from its roles, and says which elements they touch.
+"""Makes legal calls of any bound function from its roles, and returns the elements that they touch.
 
     function = functions("cublas")["sgemv"]
     call = draw(library, function, numpy.random.default_rng(1))
     call.integers                   # {"trans": 1, "m": 3, "n": 5, "lda": 4, ...}
-    call.touched["A"]               # the places of the elements behind A that the call touches, as NumPy integers
+    call.touched["A"]               # the places of A's elements that the call touches, as NumPy integers
 
-The meaning of each extent is stated here again, element by element, so that the core's arithmetic has something to
-agree with. A role that is not known here raises NotImplementedError.
+Each extent is computed here a second time, element by element, to check the core's arithmetic. A role that this module
+does not know raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+sys.path.append(str(ROOT))  # at the end, so that the installed offload_args is imported, not its sources
 
 from bindings import expressions, roles  # noqa: E402
 from bindings.descriptors import Nothing, Real  # noqa: E402
@@ -48,22 +48,22 @@ from bindings.parameters import (  # noqa: E402
 )
 
 MOST_ELEMENTS = 4096
-TOLD = {"ranks": 3, "rank": 1}  # what every object tells, as doubles/recording.py has it
-NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
+TOLD = {"ranks": 3, "rank": 1}  # the values that every object tells, as in doubles/recording.py
+NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes without numbers on the host
 Offsets = NDArray[np.int64]
 
 
 class TooManyError(Exception):
-    """An extent of more elements than tests want to count."""
+    """An extent has more elements than the tests count."""
 
 
 class UnfitError(TooManyError):
-    """Sizes that a function does not take together."""
+    """A function does not accept this combination of sizes."""
 
 
 @cache
 def library(name: str) -> roles.Library:
-    """Return one library of the build; processes that need no other don't read the others."""
+    """Return one library of the build, without reading the others."""
     labels = roles.read_roles(name)
     return roles.join(name, roles.read_api(name, labels), labels)
 
@@ -74,9 +74,9 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(name: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name: those that compute, without helper functions and copies.
+    """Return the bound functions of a library by name, without helper functions and copies.
 
-    Functions whose extents descriptors say are not among them.
+    Functions with extents from descriptors are left out, too.
     """
     return {
         function.name: function
@@ -90,7 +90,7 @@ def functions(name: str) -> dict[str, roles.Function]:
 
 @cache
 def with_descriptors(name: str) -> dict[str, roles.Function]:
-    """Return the functions of a library whose extents descriptors or the library say, by name."""
+    """Return, by name, the functions of a library whose extents are told by descriptors or the library."""
     known = library(name)
     return {function.name: function for function in known.functions if has_descriptors(known, function)}
 
@@ -101,7 +101,7 @@ def helper_functions(name: str) -> dict[str, roles.Function]:
 
 
 def copies(name: str) -> dict[str, roles.Function]:
-    """Return the functions of a library that copy between arrays of the host and of the device, by name."""
+    """Return, by name, the functions of a library that copy between host and device arrays."""
     functions = library(name).functions
     return {
         function.name: function
@@ -111,22 +111,23 @@ def copies(name: str) -> dict[str, roles.Function]:
 
 
 def written(name: str) -> dict[str, roles.Function]:
-    """Return the functions of a library whose bodies are written by hand, by name."""
+    """Return, by name, the functions of a library with bodies that are written by hand."""
     return {function.name: function for function in library(name).functions if function.written}
 
 
 def executions(name: str) -> dict[str, roles.Function]:
-    """Return those of them that execute a plan, by name."""
+    """Return, by name, the functions with hand-written bodies that execute a plan."""
     return {key: function for key, function in written(name).items() if function.written == "oa_fft_execute"}
 
 
 def with_layouts(name: str) -> dict[str, roles.Function]:
-    """Return the others, by name, whose matrices have layouts."""
+    """Return, by name, the functions with hand-written bodies that do not execute a plan. Their matrices have
+    layouts."""
     return {key: function for key, function in written(name).items() if key not in executions(name)}
 
 
 def of_family(name: str, family: str, every: bool) -> list[roles.Function]:
-    """Return the functions of a family; without `every`, one of those that differ in their types only."""
+    """Return the functions of a family; without `every`, only one of the functions that differ only in their types."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}
     for function in library(name).functions:
         if function.family == family:
@@ -195,12 +196,12 @@ def _packed(upper: bool, n: int, by_rows: bool) -> tuple[Offsets, ...]:
     i, j = _grid(n, n)
     inside = i <= j if upper else i >= j
     i, j = i[inside], j[inside]
-    order = np.lexsort((j, i) if by_rows else (i, j))  # one row, or column, after the other
+    order = np.lexsort((j, i) if by_rows else (i, j))  # row after row, or column after column
     return i[order], j[order], np.arange(len(order))
 
 
 def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
-    """Return the places of the elements that one extent touches; by_rows: a matrix lies row by row."""
+    """Return the places of the elements that one extent touches; by_rows: a matrix is stored row by row."""
     unit = False
     match kind, arguments:
         case "vector", [n, inc]:
@@ -229,7 +230,7 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
 
 
 def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offsets:
-    """Return the places of all elements that an extent touches; of those behind an array of pointers, of each."""
+    """Return the places of all elements that an extent touches, including every array in an array of pointers."""
     touched = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
     if not extent.batch:
         return touched
@@ -243,25 +244,26 @@ def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offse
 
 @dataclass
 class Call:
-    """The arguments of one legal call; of a function of groups, lists have a value for each."""
+    """The arguments of one legal call. In a function for groups, lists have one value for each group."""
 
     library: roles.Library
     function: roles.Function
     integers: dict[str, Any]  # enums and sizes
-    numbers: dict[str, Any]  # scalars and updates, as Python has them
-    touched: dict[str, Offsets]  # of each array
-    many: dict[str, list[Offsets]]  # of those behind an array of pointers: of each one
+    numbers: dict[str, Any]  # scalars and updates, as Python objects
+    touched: dict[str, Offsets]  # {array: places}
+    many: dict[str, list[Offsets]]  # {array of pointers: the places in each array}
     absent: frozenset[str] = frozenset()  # optional arrays that are not passed
 
     @property
     def reaches_the_vendor(self) -> bool:
-        """Return whether the vendor's function is called: not without any array, or to write nothing."""
+        """Return whether the vendor's function is called. It is not if there is no array, or if it would write
+        nothing."""
         there = not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
         return not self.writes_nothing and there
 
     @property
     def writes_nothing(self) -> bool:
-        """Return whether every array that would be written has no elements, and nothing else would be."""
+        """Return whether every array that the call would write is empty, and the call would write nothing else."""
         function = self.function
         written = [array for array in function.arrays if not array.is_read_only]
         numbers = any(not number.is_read_only for number in function.numbers)
@@ -276,13 +278,14 @@ class Call:
         return clamped(self.library, self.function, self.integers) | self.numbers
 
     def places(self, name: str, at: int = 0) -> Offsets:
-        """Return the places of the elements that are touched of an array, or of many that one."""
+        """Return the places of the touched elements of an array, or of the array at index `at` of an array of
+        pointers."""
         if name not in self.many:
             return self.touched[name]
         return self.many[name][at] if self.many[name] else np.zeros(0, np.int64)
 
     def needs(self, name: str, at: int = 0) -> int:
-        """Return how many elements an array has to have, or of many that one."""
+        """Return the least number of elements of an array, or of the array at index `at` of an array of pointers."""
         places = self.places(name, at)
         return int(places.max()) + 1 if len(places) else 0
 
@@ -294,7 +297,7 @@ class Call:
 
 
 def is_by_rows(library: roles.Library, integers: Mapping[str, int]) -> bool:
-    """Return whether matrices lie row by row."""
+    """Return whether matrices are stored row by row."""
     order = library.row_major
     return order is not None and integers.get(order[0]) == order[1]
 
@@ -317,7 +320,7 @@ LD_AT = {"matrix": 2, "triangle": 2, "band": 4, "band_triangle": 3}
 
 
 def extents_with(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
-    """Return the extents whose leading dimension, increment or stride is the parameter of that name."""
+    """Return the extents whose leading dimension, increment or stride is the parameter `name`."""
     key = (function.symbol, name)
     if key not in _extents_with:
         _extents_with[key] = _find_extents(function, name, label)
@@ -344,13 +347,13 @@ def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple
 
 
 def clamped(library: roles.Library, function: roles.Function, integers: Mapping[str, int]) -> dict[str, int]:
-    """Return the values of all names in expressions; lengths below 0 are 0."""
+    """Return the values of all names in expressions, with 0 for negative lengths."""
     lengths = {size.name: max(integers[size.name], 0) for size in function.sizes if size.may_be_negative}
     return library.constants | dict(integers) | lengths | told(function)
 
 
 def told(function: roles.Function) -> dict[str, int]:
-    """Return what the objects of a call tell, by the expressions for it."""
+    """Return {attribute of an object, such as object.rank: the value that the object tells}."""
     return {
         f"{parameter.name}.{name}": TOLD[name]
         for parameter in function.parameters
@@ -380,17 +383,18 @@ def least(library: roles.Library, function: roles.Function, size: Size | HostLis
 
 
 def choices(function: roles.Function, enum_value: EnumValue) -> list[int]:
-    """Return what an enum may be. One that says the dtype of a number has to say one that hosts have numbers of."""
+    """Return the possible values of an enum. An enum for the dtype of a number has only dtypes with numbers on the
+    host."""
     named = any(number.of == enum_value.name for number in (*function.numbers, *function.lists))
     without = {number for _, number, dtype in enum_value.enum.dtypes if dtype in NO_NUMBERS} if named else set()
     return [number for _, number in enum_value.enum.values if number not in without]
 
 
-NOTED = "f64"  # the dtype that objects note
+NOTED = "f64"  # the noted dtype of objects
 
 
 def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
-    """Return the function with the dtypes that its arguments say, and its objects note."""
+    """Return the function with the dtypes that its arguments give and its objects note."""
     if any(array.noted_by for array in function.arrays):
         noted = (
             replace(argument, dtype=NOTED) if getattr(argument, "noted_by", "") else argument
@@ -415,7 +419,7 @@ def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.
 
 
 def number(random: np.random.Generator, dtype: str) -> Any:
-    """Return a number that every dtype of its kind has exactly."""
+    """Return a number that every dtype of its kind can represent exactly."""
     if dtype[0] in "iu":
         return int(random.integers(0, 99))
     real = float(random.integers(-99, 99)) / 4 + 0.125
@@ -438,7 +442,8 @@ def _numbers(random: np.random.Generator, function: roles.Function) -> dict[str,
 def completed(
     library: roles.Library, function: roles.Function, sizes: Mapping[str, int], random: np.random.Generator, spare: int
 ) -> Call:
-    """Return a call with these integers: leading dimensions and strides follow, at most `spare` more than the least."""
+    """Return a call with these integers, and with leading dimensions and strides at most `spare` above their least
+    values."""
     integers = dict(sizes)
     function = with_dtypes(function, integers)
     for label in ("ld", "stride"):
@@ -475,7 +480,7 @@ def completed_groups(
     random: np.random.Generator,
     spare: int,
 ) -> Call:
-    """Return a call of these groups, each with the integers of its own; fixed: those that are not lists."""
+    """Return a call of these groups, each with its own integers; fixed: the integers that are not lists."""
     function = with_dtypes(function, fixed)
     many: dict[str, list[Offsets]] = {array.name: [] for array in function.arrays}
     by_rows = is_by_rows(library, fixed)
@@ -521,7 +526,7 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
     return completed_groups(library, function, fixed, groups, random, spare=3)
 
 
-# A field that is not among these may be a clause of the grammar that calls have to heed.
+# An unknown field may be a clause of the grammar that calls must follow.
 ARRAY_FIELDS = {
     "name",
     "c_type",
@@ -562,7 +567,7 @@ KNOWN = (
 
 
 def known_roles(function: roles.Function) -> None:
-    """Raise NotImplementedError for a parameter that calls can't be made for."""
+    """Raise NotImplementedError if calls can't be made because of a parameter."""
     for argument in function.arguments:
         if not isinstance(argument, KNOWN):
             raise NotImplementedError(f"{function.name}: {argument.name} is a {type(argument).__name__}")
@@ -572,14 +577,14 @@ def known_roles(function: roles.Function) -> None:
 
 
 def may_be_absent(call: Call, array: Array) -> bool:
-    """Return whether a call may have None for an array."""
+    """Return whether a call may pass None for an array."""
     return array.optional or (array.optional_if is not None and bool(value(array.optional_if, call.names)))
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
     """Return a legal call with small sizes, any increments, and leading dimensions and strides with and without gaps.
 
-    least: of every size; with 0, sizes that may be negative are so sometimes.
+    `least` is the least value of every size; with 0, sizes that may be negative sometimes are.
     """
     known_roles(function)
     if function.lists:
@@ -617,10 +622,10 @@ def drawn(function: roles.Function, random: np.random.Generator, least: int) -> 
 
 
 def with_large(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
-    """Return a legal call of few elements in which one size, leading dimension or increment is `large`; None if none.
+    """Return a legal call of few elements in which one size, leading dimension or increment is `large`, or None.
 
-    The others differ from each other as far as may be: but matrices have to be empty or have one column, vectors have
-    one element, or an increment of 0.
+    The other sizes differ from each other as far as possible. But matrices must be empty or have one column, and
+    vectors must have one element or an increment of 0.
     """
     random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
     counted = {name for array in function.arrays for part in array.extents for name in _names_of(part)}
@@ -651,7 +656,8 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     return None
 
 
-# The values that with_large found, by family, size and the values of the enums: they do for all types. (): none.
+# The values that with_large found, by family, size and the values of the enums. They are valid for all types. (): no
+# such values.
 _found_before: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
@@ -664,7 +670,7 @@ def _any_order(random: np.random.Generator, values: list[int], count: int) -> tu
 
 
 def with_large_group(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
-    """Return a legal call of one group in which one list has `large`; None if there is none."""
+    """Return a legal call of one group in which one list has the value `large`, or None."""
     random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
     fixed = {
         parameter.name: parameter.enum.values[0][1]
@@ -689,7 +695,7 @@ def with_large_group(library: roles.Library, function: roles.Function, name: str
 
 
 def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tuple[Size | HostList, Call]]:
-    """Yield, for each size that may be beyond 32 bits, a legal call with it."""
+    """Yield, for each size that may exceed 32 bits, a legal call with such a size."""
     for at, list_ in enumerate(function.lists):
         large = 2**31 + 3 * at if at % 2 else 2**33 + 5 + at
         call = with_large_group(library, function, list_.name, large) if list_.label in ("size", "ld") else None
@@ -706,7 +712,7 @@ def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tu
 
 @cache
 def also(library: str) -> dict[str, dict[str, str]]:
-    """Return, for each family, the names of its parameters by those of the header, where they differ."""
+    """Return {family: {name in the header: name of the parameter}} for names that differ."""
     labels = roles.read_roles(library)
     return {
         family: {theirs.casefold(): ours for theirs, ours in (labels.get("also", {}) | table.get("also", {})).items()}
@@ -717,7 +723,7 @@ def also(library: str) -> dict[str, dict[str, str]]:
 def vendors_parameters(library: roles.Library, function: roles.Function) -> list[tuple[str, str, Parameter]]:
     """Return name, C type and role of each parameter, in the order of the vendor's header.
 
-    The pairs are found by name: so a generator that mixes parameters up does not mix these up, too.
+    The pairs are matched by name, so that a generator that confuses parameters can't confuse these pairs, too.
     """
     others = also(library.name)[function.family]
     ours = {
@@ -745,11 +751,11 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
 
 
 def is_index(number: Number) -> bool:
-    """Return whether a number is an index: of 64 bits on the host, and of 32 on the device."""
+    """Return whether a number is an index, which has 64 bits on the host and 32 bits on the device."""
     return number.dtype == "i32" and not number.of
 
 
 def numpy_dtype(name: str) -> Any:
-    """Return NumPy's dtype for one of the roles file's."""
+    """Return NumPy's dtype for a dtype of the roles file."""
     known = NUMPY[name]
     return np.dtype(getattr(ml_dtypes, known) if hasattr(ml_dtypes, known) else known)

@@ -1,4 +1,4 @@
-"""Checks which arrays a call has brought up and down, and that rights which forbid what it does are refused."""
+"""Checks which arrays a call copies up and down, and that In and Out are refused if the call needs more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recording import legal
 from recording.bench import Bench, DoubleBench, Form, naming
 from recording.legal import Call, roles
 
-LINES = ("vector", "matrix", "elements")  # the kinds of extents of which the core may see a part
+LINES = ("vector", "matrix", "elements")  # kinds of extents whose parts the core can recognize
 
 
 def is_only_written(call: Call, array_: Array) -> bool:
@@ -31,14 +31,14 @@ def is_overwritten(call: Call, array_: Array) -> bool:
         return False
     if array_.extent.batch and array_.extent.kind == "vector":
         n, inc = (legal.value(argument, names) for argument in array_.extent.arguments)
-        if n > 1 and inc == 0:  # the core does not look so closely
+        if n > 1 and inc == 0:  # the core does not examine this
             return False
     return not may_be_left(call, array_) and len(np.unique(call.touched[array_.name])) == call.needs(array_.name)
 
 
 def may_be_left(call: Call, array_: Array) -> bool:
-    """Return whether a size is 0, with which a vendor's function may write nothing."""
-    # A product of matrices writes its result, of zeros, where the inner dimension is 0.
+    """Return whether a size is 0 with which a vendor's function may write nothing."""
+    # A product of matrices with inner dimension 0 writes zeros to its result.
     overwrites = ast.unparse(array_.overwrites) if array_.overwrites else ""
     is_product = array_.extent.kind == "matrix" and overwrites.endswith("== 0")
     arrays = [array_] if is_product else call.function.arrays
@@ -47,10 +47,11 @@ def may_be_left(call: Call, array_: Array) -> bool:
 
 
 def ways(call: Call, array_: Array, lent: list[Any]) -> list[tuple[int, int]]:
-    """Return how many bytes of the arrays go up and come down: one pair, or two where the core may not see a part."""
+    """Return the numbers of bytes of the arrays that are copied up and down: one pair, or two if the core may not
+    recognize a part."""
     nbytes = sum(array.nbytes for array in lent)
     whole = (nbytes, 0 if array_.is_read_only else nbytes)
-    # A triangle of one element goes up, too: the core does not look so closely.
+    # The core copies even a triangle of one element up.
     if is_overwritten(call, array_) and array_.extent.kind != "triangle":
         return [(0, whole[1])]
     if not is_only_written(call, array_) or array_.extent.kind not in LINES:
@@ -62,19 +63,20 @@ def ways(call: Call, array_: Array, lent: list[Any]) -> list[tuple[int, int]]:
 
 
 def sizes_in(dimension: ast.expr) -> set[str]:
-    """Return the sizes that a dimension may be: with one of them 0, a vendor's function may write nothing."""
+    """Return the sizes in a dimension. If one of them is 0, a vendor's function may write nothing."""
     if isinstance(dimension, ast.IfExp):
         return sizes_in(dimension.body) | sizes_in(dimension.orelse)
     return {dimension.id} if isinstance(dimension, ast.Name) else set()
 
 
 def flat(arrays: dict[str, Any]) -> list[Any]:
-    """Return all arrays, those of lists among them."""
+    """Return all arrays, including the arrays in lists."""
     return [element for array in arrays.values() for element in (array if isinstance(array, list) else [array])]
 
 
 def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
-    """Fail unless exactly the arrays that the call reads come up, and those that it writes come down."""
+    """Fail unless exactly the arrays that the call reads are copied up, and exactly the arrays that it writes are
+    copied down."""
     arrays = bench.arrays(call, Form())
     for array in flat(arrays):
         array.view(np.uint8)[:] = random.integers(0, 256, array.nbytes, np.uint8)
@@ -92,7 +94,7 @@ def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
     for array_ in call.function.arrays:
         if array_.name in call.absent or is_overwritten(call, array_):
             continue
-        # The double writes nothing: a part that comes down alone has the bytes that were in the memory.
+        # The double writes nothing, so a part that is copied down alone has the previous bytes of the device memory.
         written = is_only_written(call, array_) and array_.extent.kind in LINES
         places = call.many.get(array_.name, [call.touched[array_.name]])
         for array, old, part in zip(flat({array_.name: arrays[array_.name]}), before[array_.name], places, strict=True):
@@ -102,9 +104,10 @@ def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
 
 
 def check_rights(bench: Bench, call: Call) -> None:
-    """Fail unless an In that would be written and an Out that would be read are refused.
+    """Fail unless a call that would write an In or read an Out is refused.
 
-    An Out of which the call writes a part is either refused, too, or it warns of the rest when it ends.
+    For an Out that the call writes only in part, either the call is refused, too, or the region warns about the rest
+    when it ends.
     """
     for array in call.function.arrays:
         if not len(call.places(array.name)):
@@ -136,7 +139,7 @@ def check_rights(bench: Bench, call: Call) -> None:
 
 
 def check(bench: Bench, function: roles.Function, turns: int) -> None:
-    """Call a function `turns` times, with scalars that are zero and others that are not."""
+    """Call a function `turns` times, with zero and nonzero scalars."""
     random = np.random.default_rng(zlib.crc32(f"movement {function.name}".encode()))
     for turn in range(turns):
         call = legal.draw(bench.library, function, random)

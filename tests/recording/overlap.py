@@ -1,4 +1,4 @@
-"""Checks that two operands in one array are refused exactly if an element is written that the other one has, too."""
+"""Checks that two operands in one array are refused exactly if the call writes an element that both operands have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recording.legal import Call, roles
 
 
 class Operand(NamedTuple):
-    """An array of a call, or the array of that number in a list."""
+    """An array of a call, or the array with a given index in a list."""
 
     array: Array
     at: int | None
@@ -33,18 +33,18 @@ class Operand(NamedTuple):
 
 
 def same_elements(call: Call, a: Array, b: Array) -> bool:
-    """Return whether two operands that begin at one place have the same element at each place."""
+    """Return whether two operands that begin at the same place have the same elements in the same order."""
     names = call.names
     kinds = [
         (operand.extent.kind, [legal.value(size, names) for size in operand.extent.expressions]) for operand in (a, b)
     ]
     if not a.extent.batch and all(kind == "vector" and sizes[0] == 1 for kind, sizes in kinds):
-        return True  # of one element the increment means nothing
+        return True  # the increment of one element has no meaning
     return kinds[0] == kinds[1]
 
 
 def is_unused(call: Call, array: Array) -> bool:
-    """Return whether an operand is all diagonal, which counts as ones: a library may read it, to no effect."""
+    """Return whether an operand is only a diagonal that counts as ones. A library may read it, but without effect."""
     sizes = {"triangle": slice(1, 2), "band_triangle": slice(1, 3), "packed": slice(1, 2)}.get(array.extent.kind)
     if sizes is None or not array.extent.leaves_out_the_diagonal:
         return False
@@ -54,7 +54,7 @@ def is_unused(call: Call, array: Array) -> bool:
 
 
 def is_refused(call: Call, operand: Operand, other: Operand, apart: int) -> bool:
-    """Return whether a call is wrong whose second operand begins `apart` elements after its first."""
+    """Return whether a call must be refused if its second operand begins `apart` elements after its first."""
     a, b = operand.array, other.array
     if is_unused(call, a) or is_unused(call, b):
         return False
@@ -63,14 +63,14 @@ def is_refused(call: Call, operand: Operand, other: Operand, apart: int) -> bool
         return False
     allowed = all(array.in_place_if is None or legal.value(array.in_place_if, call.names) for array in (a, b))
     in_place = b.name in a.in_place and a.name in b.in_place and allowed and operand.at == other.at
-    if a.in_place_at or b.in_place_at:  # the one is a part of the other
+    if a.in_place_at or b.in_place_at:  # one operand is a part of the other
         at = legal.value(b.in_place_at, call.names) if b.in_place_at else -legal.value(a.in_place_at, call.names)
         return not (in_place and apart == at)
     return not (in_place and apart == 0 and same_elements(call, a, b))
 
 
 def is_tangled(call: Call, array: Array) -> bool:
-    """Return whether the parts of a batch lie in each other: then all between them counts as touched."""
+    """Return whether the parts of a batch overlap; then all bytes from the first to the last count as touched."""
     if not array.extent.batch:
         return False
     names = call.names
@@ -79,7 +79,7 @@ def is_tangled(call: Call, array: Array) -> bool:
 
 
 def check_pair(bench: Bench, call: Call, first: Operand, other: Operand, apart: int) -> None:
-    """Make a call with two operands in one array; fail if it is taken or refused wrongly."""
+    """Make a call with two operands in one array; fail if the call is wrongly accepted or refused."""
     size = [call.needs(operand.array.name, operand.at or 0) for operand in (first, other)]
     begin, taken = max(0, -apart), True
     both = np.zeros(max(begin + size[0], begin + apart + size[1]), legal.numpy_dtype(first.array.dtype))
@@ -100,7 +100,7 @@ def check_pair(bench: Bench, call: Call, first: Operand, other: Operand, apart: 
 
 
 def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operand]]:
-    """Return each two operands of one dtype of which one is written; of lists any two arrays, or any one."""
+    """Return all pairs of operands of one dtype of which one is written; lists give random arrays for such pairs."""
     operands = []
     for array in call.function.arrays:
         if call.needs(array.name):
@@ -115,7 +115,7 @@ def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operan
 
 
 def check(bench: Bench, function: roles.Function, turns: int) -> None:
-    """Put each two operands of a function, one of which is written, into one array, `turns` times, at random places."""
+    """For each pair of operands, one of which is written, put both into one array at random places, `turns` times."""
     random = np.random.default_rng(zlib.crc32(f"overlap {function.name}".encode()))
     for turn in range(turns):
         call = legal.draw(bench.library, function, random, least=1)

@@ -1,6 +1,6 @@
-"""Checks the executions of plans: what they touch, element by element, and what of that moves.
+"""Checks the executions of plans: which elements they touch, and which of these are copied.
 
-The double of the library computes nothing, so that a plan is a layout that was noted, and nothing else.
+The library's double computes nothing, so a plan is only a noted layout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from recording.bench import DoubleBench, handle_of
 from recording.legal import roles
 from recording.recorder import Argument
 
-# The types of transforms by the dtypes of their arrays.
+# {dtypes of the arrays: the type of the transform}.
 TYPES = {
     ("c64", "c64"): "C2C",
     ("f32", "c64"): "R2C",
@@ -53,11 +53,11 @@ class Layout:
     type: str
     n: tuple[int, ...]
     batch: int
-    input: tuple[tuple[int, ...], int, int] | None  # dimensions, stride and distance; None: the library's own
+    input: tuple[tuple[int, ...], int, int] | None  # dimensions, stride and distance; None: the library's default
     output: tuple[tuple[int, ...], int, int] | None
 
     def plan(self, bench: DoubleBench, how: int) -> Any:
-        """Return a plan of the layout; how: one of the ways to make it."""
+        """Return a plan of the layout; how: the way to make it."""
         module = bench.module
         type_ = getattr(module, self.type)
         rank = len(self.n)
@@ -74,7 +74,7 @@ class Layout:
         return plan
 
     def touched(self, is_input: bool, in_place: bool) -> NDArray[np.int64]:
-        """Return the places of the elements that an execution reads or writes, of which some may be twice."""
+        """Return the places of the elements that an execution reads or writes; some places may occur twice."""
         real_side = self.type in (("R2C", "D2Z") if is_input else ("C2R", "Z2D"))
         half = self.n[-1] // 2 + 1
         last = half if not real_side and self.type not in ("C2C", "Z2Z") else self.n[-1]
@@ -93,7 +93,7 @@ class Layout:
 
 
 def drawn(function: roles.Function, random: np.random.Generator) -> Layout:
-    """Return a layout that a function executes, with or without strides of its own."""
+    """Return a layout that a function can execute, with explicit or default strides."""
     dtypes = tuple(array.dtype for array in function.arrays)
     rank = int(random.integers(1, 4))
     n = tuple(int(length) for length in random.integers(1, 6, rank))
@@ -105,7 +105,7 @@ def drawn(function: roles.Function, random: np.random.Generator) -> Layout:
         embed = tuple(length + int(random.integers(0, 3)) for length in n)
         stride = int(random.integers(1, 4))
         size = stride * int(np.prod(embed))
-        by_columns = random.integers(0, 3) == 0  # the elements of the batch side by side
+        by_columns = random.integers(0, 3) == 0  # elements of the batch are adjacent
         sides.append((embed, stride * batch, stride) if by_columns else (embed, stride, size + int(random.integers(3))))
     return Layout(TYPES[dtypes[0], dtypes[1]], n, batch, sides[0], sides[1])
 
@@ -116,7 +116,7 @@ def direction(function: roles.Function) -> list[int]:
 
 
 def arguments(bench: DoubleBench, function: roles.Function) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a legal call but for its arrays, and these."""
+    """Return the arguments of a legal call without its arrays, and the arrays."""
     source, target = function.arrays
     layout = Layout(TYPES[source.dtype, target.dtype], (4, 6), 1, None, None)
     arrays = {
@@ -132,7 +132,7 @@ def arguments(bench: DoubleBench, function: roles.Function) -> tuple[dict[str, A
 
 
 def check_record(bench: DoubleBench, function: roles.Function, plan: Any, pointers: list[Any], in_c: bool) -> None:
-    """Make a call; fail unless its arguments arrive, with the stream and nothing between."""
+    """Make a call; fail unless its arguments arrive, after a call that sets the stream."""
     bench.recorder.reset({})
     if in_c:
         handles = [
@@ -153,14 +153,15 @@ def check_record(bench: DoubleBench, function: roles.Function, plan: Any, pointe
 
 
 def number_of(argument: Argument, parameter: Any) -> int:
-    """Return the value of an argument; a plan may be a number of 32 bits."""
+    """Return the value of an argument; a plan may be a 32-bit number."""
     if isinstance(parameter, (Array, Object)):
         return int.from_bytes(argument.value, "little")
     return argument.integer
 
 
 def check_layout(bench: DoubleBench, function: roles.Function, random: np.random.Generator, turn: int) -> None:
-    """Execute a plan with arrays of exactly its size; fail if shorter ones are taken, or if more moves than has to."""
+    """Execute a plan with arrays of exactly its size; fail if shorter arrays are accepted, or if unneeded bytes are
+    copied."""
     layout = drawn(function, random)
     plan = layout.plan(bench, turn)
     arrays, sizes = [], []
@@ -170,7 +171,7 @@ def check_layout(bench: DoubleBench, function: roles.Function, random: np.random
         arrays.append(np.ones(sizes[-1], legal.numpy_dtype(array.dtype)))
     written = len(np.unique(layout.touched(False, False))) * arrays[1].itemsize
     up, down = arrays[0].nbytes, arrays[0].nbytes * (not function.arrays[0].is_read_only)
-    moves = {(up, down + written), (up + arrays[1].nbytes, down + arrays[1].nbytes)}  # the core may see no part
+    moves = {(up, down + written), (up + arrays[1].nbytes, down + arrays[1].nbytes)}  # a part counts as whole
     with offload_args.testing.counting(offload_args.Device(bench.device)) as moved:
         with bench.lent({"x": arrays[0], "y": arrays[1]}) as pointers:
             x, y = pointers["x"], pointers["y"]
@@ -190,12 +191,12 @@ def check_layout(bench: DoubleBench, function: roles.Function, random: np.random
 
 
 def is_regular(side: tuple[tuple[int, ...], int, int], layout: Layout) -> bool:
-    """Return whether an output without gaps is certain to be known as such: in one line."""
+    """Return whether the core always recognizes that an output has no gaps, because the output is one line."""
     return layout.batch == 1 and len(layout.n) == 1 and side[1] == 1
 
 
 def check_in_place(bench: DoubleBench, function: roles.Function, random: np.random.Generator) -> None:
-    """Execute a plan in place: real lines are padded, and an array that ends before is refused."""
+    """Execute a plan in place. Lines of real numbers are padded, and an array that ends too early is refused."""
     layout = drawn(function, random)
     plan = layout.plan(bench, 0)
     dtypes = [legal.numpy_dtype(array.dtype) for array in function.arrays]
@@ -224,7 +225,7 @@ def refused(
     error: type[Exception] | tuple[type[Exception], ...],
     words: str,
 ) -> None:
-    """Fail unless a call is refused by name, and nothing moves."""
+    """Fail unless a call is refused with the argument's name, and nothing is copied."""
     before = bench.counts()
     with pytest.raises(error, match=rf"^{bench.library.name}\.{function.name}: .*{words}"):
         getattr(bench.module, function.name)(*values)
@@ -232,7 +233,7 @@ def refused(
 
 
 def check_wrong(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless wrong arguments are refused by name, before anything moves."""
+    """Fail unless wrong arguments are refused with their names before anything is copied."""
     values, arrays = arguments(bench, function)
     plan, rest = values[function.parameters[0].name], direction(function)
     module = bench.module
@@ -276,7 +277,7 @@ def check_wrong(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check_plans(bench: DoubleBench) -> None:
-    """Fail unless arguments that no transform has are refused by name."""
+    """Fail unless arguments that no transform accepts are refused with their names."""
     module = bench.module
     for name, values, words in (
         ("plan1d", (0, module.C2C, 1), "nx needs to be at least 1, got 0"),
@@ -311,7 +312,7 @@ def check_plans(bench: DoubleBench) -> None:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Execute plans of many layouts, in and out of place; then with what does not fit."""
+    """Execute plans of many layouts, in and out of place; then try arguments that do not fit."""
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     for turn in range(12 * turns):
         check_layout(bench, function, random, turn)

@@ -1,6 +1,6 @@
-"""Checks products of matrices that layouts describe: what arrives, and which arrays and sizes are refused.
+"""Checks products of matrices with layouts: which arguments arrive, and which arrays and sizes are refused.
 
-All layouts of the double are alike: 30 matrices of float32, 2 by 2, without gaps. Descriptors say nothing but zeros.
+All layouts of the double are the same: 30 matrices of float32, 2 by 2, without gaps. All values of descriptors are 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NBYTES = 64
 
 
 def arguments(bench: DoubleBench, function: roles.Function) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a legal call but for its arrays, and these."""
+    """Return the arguments of a legal call without its arrays, and the arrays."""
     values: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for at, parameter in enumerate(function.parameters):
@@ -111,7 +111,8 @@ def check_arrival(bench: DoubleBench, function: roles.Function, in_c: bool) -> N
 
 
 def refused(bench: DoubleBench, function: roles.Function, changed: dict[str, Any], error: Any, words: str) -> None:
-    """Fail unless a call with other arrays or values is refused before the library is called, or anything moves."""
+    """Fail unless a call with the changed arrays or values is refused before the library is called and before anything
+    is copied."""
     values, arrays = arguments(bench, function)
     objects = dict(values)
     arrays |= {name: array for name, array in changed.items() if name in arrays and isinstance(array, np.ndarray)}
@@ -130,7 +131,7 @@ def refused(bench: DoubleBench, function: roles.Function, changed: dict[str, Any
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Check a function with all that it may take; then with what does not fit."""
+    """Check a function with all optional arguments, and then with arguments that do not fit."""
     for turn in range(2 * turns):
         check_arrival(bench, function, in_c=turn % 2 == 1)
     place = rf"^{bench.library.name}\.{function.name}: "

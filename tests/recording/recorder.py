@@ -1,10 +1,8 @@
-"""Builds the recording doubles and the callers of typed C functions, and reads what a double noted.
+"""Builds the recording doubles and the callers of typed C functions, and reads the notes of a double.
 
 recorder = Recorder(library, path)      # the double that the core has loaded
-recorder.reset({5: Wish(peek=4)})       # looks behind the sixth argument of later calls
-...
-(record,) = recorder.records()
-record.symbol, record.arguments[5].behind
+recorder.reset({5: Wish(peek=4)})       # notes 4 bytes behind the sixth argument of later calls ... (record,) =
+recorder.records() record.symbol, record.arguments[5].behind
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class _State(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Wish:
-    """How many bytes behind a pointer are noted, and which are written there then."""
+    """The number of bytes behind a pointer that are noted, and the bytes that are written there afterwards."""
 
     peek: int = 0
     poke: bytes = b""
@@ -64,7 +62,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument as it came: its bytes, and those behind it as far as was wished."""
+    """An argument as it arrived: its bytes, and the requested number of bytes behind it."""
 
     value: bytes
     behind: bytes
@@ -97,7 +95,8 @@ class Recorder:
         self._wishes: list[int] = []
 
     def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
-        """Forget all calls; wishes: of arguments of later calls, by place. returned: what the functions return."""
+        """Forget all calls. `wishes` are {place of an argument: wish} for later calls; `returned` is the value that
+        functions return."""
         self._state.count = 0
         self._state.returned[:] = returned.ljust(16, b"\0")
         for at in self._wishes:
@@ -110,7 +109,7 @@ class Recorder:
 
     @property
     def count(self) -> int:
-        """Return the number of calls but for those that the core itself makes."""
+        """Return the number of calls, without calls that the core itself makes."""
         return len(self._taken())
 
     def _taken(self, own: bool = False) -> list[_Record]:
@@ -119,7 +118,7 @@ class Recorder:
         return [record for record in records if own or record.function not in self._cores]
 
     def records(self, own: bool = False) -> list[Record]:
-        """Return the calls since the last reset; own: also those that the core itself makes."""
+        """Return the calls since the last reset; own: include calls that the core itself makes."""
         records = []
         for record in self._taken(own):
             arguments = [
@@ -131,13 +130,14 @@ class Recorder:
 
 
 def run(*command: Any) -> None:
-    """Run a compiler; fail with its messages."""
+    """Run a compiler; on an error, fail with its messages."""
     done = subprocess.run([str(argument) for argument in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
 
 
 def compile_once(path: Path, code: Callable[[], str], *options: Any) -> None:
-    """Compile a library of C, unless another process of this run has; if it does so now, wait for it."""
+    """Compile a C library, unless another process of this run has compiled it. Wait if another process compiles it
+    now."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -148,7 +148,7 @@ def compile_once(path: Path, code: Callable[[], str], *options: Any) -> None:
 
 
 def build(library: roles.Library, path: Path, wide: bool = False) -> Path:
-    """Compile a library's double; wide: with integers of 64 bits."""
+    """Compile a library's double; wide: with 64-bit integers."""
     compile_once(path, lambda: text(library, wide))
     return path
 
@@ -168,7 +168,7 @@ def prototypes(header: str) -> dict[str, list[str]]:
 
 
 class Typed:
-    """The typed C functions of one library, called with ctypes through a caller that a C compiler made for each."""
+    """The typed C functions of one library, called with ctypes through a compiled C caller for each function."""
 
     def __init__(self, package: Path, library: str, path: Path) -> None:
         header = package / "include" / f"offload_args_{library}.h"

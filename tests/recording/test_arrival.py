@@ -1,6 +1,6 @@
-"""Each argument of every bound function arrives at the vendor's function: in its place, of its width, with its value.
+"""Each argument of every bound function arrives at the vendor's function in the right place, width and value.
 
-The vendor's library is a double with the prototypes of its api file, which records what it gets.
+The vendor's library is a double with the prototypes of the api file. It records the arguments of calls.
 """
 
 from __future__ import annotations

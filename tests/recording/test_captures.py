@@ -1,4 +1,4 @@
-"""Each function of each library is captured whole, or refused before the library is called (T62)."""
+"""Each function of each library is captured completely, or refused before the library is called (T62)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_function_is_captured_or_refused(on_gpu: Workers, variant: str, fam
 
 
 def functions_without_graphs() -> dict[str, tuple[list[str], bool]]:
-    """Return the patterns of the guide's table by library, and whether these are the exceptions."""
+    """Return {library: (patterns in the guide's table, whether the patterns are the exceptions)}."""
     rows = {}
     for line in (Path(__file__).parents[2] / "docs" / "guide" / "graphs.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -1,4 +1,4 @@
-"""Which arrays a call of each bound function brings up and down, and which rights it needs."""
+"""The arrays that a call of each bound function copies up and down, and the rights that the call needs."""
 
 from __future__ import annotations
 

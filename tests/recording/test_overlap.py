@@ -1,4 +1,4 @@
-"""Operands in one array: refused if an element that is written belongs to both, taken if not, for every function."""
+"""Every function refuses operands in one array if it would write an element of both, and accepts others."""
 
 from __future__ import annotations
 

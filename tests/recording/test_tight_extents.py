@@ -1,7 +1,7 @@
-"""Arrays that end with the last element that a call touches will do; with one less the call is refused by name.
+"""Arrays that end with the last touched element are accepted; arrays with one element less are refused with their name.
 
-The same calls are made on the vendor's own library where its devices are: there compute-sanitizer sees whether it
-touches more.
+The same calls are made with the vendor's own library on machines with its devices. There compute-sanitizer reports if
+the library touches more elements.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from recording import legal, tight
 from recording.bench import Bench
 from recording.workers import DEVICES, Turns, Workers, every_family, families, turned
 
-# Functions that take numbers of an array for places in memory, pivots, are not called with arrays of any contents.
+# These functions read places in memory (pivots) from arrays, so they are not called with arbitrary contents.
 NOT_CALLED = {("cusolver", family) for family in ("getrs", "laswp", "sytri", "xgetrs", "xsytrs", "xhetrs")}
-# Nor those that cuDNN compiles anew for each combination of data types, which takes up to a minute.
+# These functions are not called because cuDNN compiles them for each combination of data types for up to a minute.
 NOT_CALLED |= {("cudnn", f"gnn_mha_gat_{ending}") for ending in ("forward", "backward", "v2_forward", "v2_backward")}
 ON_DEVICES = [
     pytest.param(DEVICES[library.backend], name, family, id=f"{DEVICES[library.backend]}-{name}-{family}")

@@ -1,4 +1,4 @@
-"""A wrong argument in any place of any bound function is refused by name, before anything is moved or called."""
+"""A wrong argument in any place of any bound function is refused with its name, before any copy or call."""
 
 from __future__ import annotations
 

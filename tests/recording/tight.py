@@ -1,4 +1,4 @@
-"""Checks that arrays which end with the last element that a call touches will do, and shorter ones are refused."""
+"""Checks that arrays which end with the last touched element are accepted, and shorter arrays are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recording.legal import Call, roles
 
 
 def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -> None:
-    """Fail unless the call is refused, by name, if one of its arrays lacks the last element."""
+    """Fail unless the call is refused, with the array's name, if one of its arrays lacks the last element."""
     pointers_ = pointers[name]
     at = max(i for i, part in enumerate(pointers_) if part.size) if name in call.many else 0
     pointer = pointers_[at] if name in call.many else pointers_
@@ -33,12 +33,13 @@ def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -
 
 
 def may_be_refused(bench: Bench, call: Call) -> bool:
-    """Return whether the vendor's library refuses some legal calls: dtypes that do not go together, and the like."""
+    """Return whether the vendor's library may refuse some legal calls, for example for unsupported combinations of
+    dtypes."""
     return bool(call.function.types) or bench.library.name in ("curand", "cusolver") or "gels" in call.function.name
 
 
 def check_arrays(bench: Bench, call: Call, form: Form) -> None:
-    """Make a call with arrays that are exactly as large as they need be; then with each one less."""
+    """Make a call with the smallest legal arrays; then make it with each array one element shorter."""
     arrays = bench.arrays(call, form)
     with naming(call, form), bench.lent(arrays) as pointers:
         for name, array in arrays.items():
@@ -48,7 +49,7 @@ def check_arrays(bench: Bench, call: Call, form: Form) -> None:
 
 
 def check(bench: Bench, function: roles.Function, turns: int) -> None:
-    """Call a function `turns` times with arrays that are exactly as large as they need be, and with each one less."""
+    """Call a function `turns` times with the smallest legal arrays, and with each array one element shorter."""
     random = np.random.default_rng(zlib.crc32(f"tight {function.name}".encode()))
     forms = [form for form in bench.forms(function) if not form.staged]
     for turn in range(turns):

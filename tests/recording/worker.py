@@ -1,6 +1,6 @@
-"""A process of its own for one library on its double, because a library is loaded once.
+"""A separate process for one library's double, because a process loads a library only once.
 
-It reads requests, a line each, and writes the failures that it found:
+The process reads one request from each line, and writes the failures that it found:
 
     {"check": "arrival", "functions": ["sgemv"], "turns": 2}
     {"failures": []}                                         or the traceback of each function that failed
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / "tests"), str(ROOT)]  # last: the installed offload_args is meant, not its sources
+sys.path += [str(ROOT / "tests"), str(ROOT)]  # at the end, so that the installed offload_args is imported
 
 import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
@@ -58,7 +58,7 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(sys.argv[1])
     library = legal.library(settings["library"])
     package = Path(offload_args.__file__).parent
-    if not (package / "include").exists():  # an editable install has what was compiled elsewhere
+    if not (package / "include").exists():  # an editable install has compiled files in another folder
         package = Path(offload_args._core.__file__).parent
     typed = Typed(package, library.name, Path(settings["typed"]))
     bench = DoubleBench(library, settings["device"], Path(settings["double"]), typed, settings["integer_bits"])

@@ -1,4 +1,4 @@
-"""Builds each library's double and its callers in C, and starts the process that has it loaded."""
+"""Builds each library's double and the callers in C, and starts the process that loads the double."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from recording.recorder import build
 
 HERE = Path(__file__).parent
 
-# Each double, and whether its integers have 64 bits.
+# {variant: (library, whether the double's integers have 64 bits)}.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, library in legal.libraries().items() if library.probe}
-# The others are for CI: each double takes a compiler some seconds.
+# Only CI tests the other variants, because each double takes seconds to compile.
 QUICK = ("cblas", "nccl")
 
 
 class Turns(NamedTuple):
-    """How often a function is tried, and whether every one is, or one of those that differ in their types only."""
+    """How often a function is tried, and whether all functions are tried or only one of those that differ only in
+    types."""
 
     count: int
     every: bool
@@ -32,7 +33,7 @@ class Turns(NamedTuple):
 
 
 class Worker:
-    """The process that has one double loaded. It is started at its first request, and again after a crash."""
+    """The process that loads one double. It is started at its first request, and again after a crash."""
 
     def __init__(self, variant: str, folder: Path, device: str) -> None:
         library, wide = VARIANTS[variant]
@@ -44,7 +45,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, check: str, family: str, turns: Turns) -> None:
-        """Have the process check functions of a family; fail as it fails, or if it dies."""
+        """Let the process check functions of a family. Fail if the check fails or the process dies."""
         names = [function.name for function in legal.of_family(self._library, family, turns.every)]
         if self._process is None:
             self._process = subprocess.Popen(self._command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -70,7 +71,8 @@ class Worker:
 
 
 class Workers(dict[str, Worker]):
-    """The worker of each variant, made when it is first asked for; devices: by backend, else a simulated one."""
+    """{variant: worker}. A worker is made when it is first needed. `devices` has the device of each backend; other
+    backends have a simulated device."""
 
     def __init__(self, folder: Path, devices: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -94,24 +96,24 @@ def families(library: str) -> list[str]:
 def every_family(*variants: str) -> Any:
     """Parametrize a test over (variant, family): every family of bound functions of these variants.
 
-    The default run has those of the small libraries, CI all.
+    The default run has only the families of small libraries; CI has all.
     """
     return pairs((variant, family) for variant in variants for family in families(VARIANTS[variant][0]))
 
 
 def every_family_of(chosen: Callable[[str], dict[str, legal.roles.Function]]) -> Any:
-    """Parametrize a test over (variant, family): every family that the functions chosen of a library are of."""
+    """Parametrize a test over (variant, family), with every family of the chosen functions of each library."""
     return pairs((name, function.family) for name in legal.libraries() for function in chosen(name).values())
 
 
 def pairs(of: Iterable[tuple[str, str]]) -> Any:
-    """Parametrize a test over (variant, family), slow but for the small libraries."""
+    """Parametrize a test over (variant, family), marked slow except for the small libraries."""
     parameters = [pytest.param(*pair, marks=[] if pair[0] in QUICK else [pytest.mark.slow]) for pair in of]
     return pytest.mark.parametrize(("variant", "family"), parameters)
 
 
 def turned(short: int, long: int, full: int, every: bool = False) -> Any:
-    """Parametrize a test over its turns in the short form, in CI's and in the exhaustive one.
+    """Parametrize a test over its turns in the short form, in CI's form and in the exhaustive form.
 
     every: the short form has all functions, too.
     """

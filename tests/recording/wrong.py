@@ -34,15 +34,15 @@ REFUSED_SIZES = (ArgumentError, ExtentError, SizeOverflowError, AliasError)
 
 
 class Wrong(NamedTuple):
-    """A wrong argument, and the exceptions that are right."""
+    """A wrong argument, and the exceptions that a call with it may raise."""
 
     value: Any
     kinds: tuple[type[Exception], ...]
-    name: str = ""  # in messages, if it is not the parameter's
+    name: str = ""  # the name in messages; "": the parameter's name
 
 
 class Foreign:
-    """Pointers that no call of the bench may take, or not everywhere: by dtype."""
+    """Pointers, by dtype, that calls of the bench must refuse in all places or in some."""
 
     def __init__(self, device: str, dtypes: set[str], elements: int, stack: ExitStack) -> None:
         arrays = {name: np.zeros(elements, legal.numpy_dtype(name)) for name in dtypes}
@@ -57,11 +57,11 @@ class Foreign:
 
 
 def wrong_integers(parameter: Parameter, pointer: Any) -> Iterator[Wrong]:
-    """Yield values that are not integers, and integers that do not fit."""
-    of_array = isinstance(parameter, EnumValue) and parameter.enum.from_array  # then None stands for a dtype
+    """Yield values that are not integers, and integers out of range."""
+    of_array = isinstance(parameter, EnumValue) and parameter.enum.from_array  # None is legal for these
     for value in (*(() if of_array else (None,)), 1.0, float("nan"), 1j, "1", [1], {}):
         yield Wrong(value, (ArgumentTypeError,))
-    if not (isinstance(parameter, EnumValue) and parameter.enum.dtypes):  # such a one may be given as a dtype
+    if not (isinstance(parameter, EnumValue) and parameter.enum.dtypes):  # an enum of dtypes may be given as a dtype
         yield from (Wrong(value, (ArgumentTypeError,)) for value in (np.float32(1), np.ones(2, int)))
     yield Wrong(pointer, (ArgumentTypeError, HostPointerError))
     for value in (2**63, -(2**63) - 1, HUGE, -HUGE):
@@ -69,7 +69,7 @@ def wrong_integers(parameter: Parameter, pointer: Any) -> Iterator[Wrong]:
 
 
 def wrong_enums(enum_value: EnumValue) -> Iterator[Wrong]:
-    """Yield integers that the parameter has no constant for."""
+    """Yield integers that are no constant of the parameter."""
     known = [number for _, number in enum_value.enum.values]
     for value in (min(known) - 1, max(known) + 1, -(2**31), 2**31 - 1):
         if value not in known:
@@ -79,7 +79,7 @@ def wrong_enums(enum_value: EnumValue) -> Iterator[Wrong]:
 
 
 def wrong_sizes(function: roles.Function, size: Size, call: Call) -> Iterator[Wrong]:
-    """Yield sizes that are negative where that means nothing, too small, or beyond every array."""
+    """Yield sizes that are negative without a meaning, too small, or larger than every array."""
     if size.label == "size" and not size.may_be_negative:
         yield Wrong(-1, (ArgumentError,))
         yield Wrong(-(2**63), (ArgumentError, SizeOverflowError))
@@ -87,11 +87,11 @@ def wrong_sizes(function: roles.Function, size: Size, call: Call) -> Iterator[Wr
         yield Wrong(2**63 - 1, REFUSED_SIZES)
         yield Wrong(2**31 + 1, REFUSED_SIZES)
     of_ld = [array for array in function.arrays if size.name in names_of(array)]
-    left_out = of_ld and not any(call.touched[array.name].size for array in of_ld)  # no size is 0 here
+    left_out = of_ld and not any(call.touched[array.name].size for array in of_ld)  # no size is 0 in `call`
     if size.label == "ld" and not left_out:
         compared = any(
             size.name in legal.expressions.names_in(needed) for needed in function.requires
-        )  # before extents
+        )  # checked before extents
         kinds = (ExtentError, ArgumentError) if compared else (ExtentError,)
         yield from (Wrong(value, kinds) for value in (0, -1, least_ld(call, size) - 1))
         yield Wrong(-(2**63), (*kinds, SizeOverflowError))
@@ -105,7 +105,7 @@ def wrong_sizes(function: roles.Function, size: Size, call: Call) -> Iterator[Wr
 
 
 def unfit_sizes(call: Call) -> Iterator[tuple[Size, Wrong]]:
-    """Yield, for each comparison of sizes that a function needs, a size with which it does not hold."""
+    """Yield, for each comparison of sizes that must hold in a function, a size that violates it."""
     for require in call.function.requires:
         for size in call.function.sizes:
             if size.name not in legal.expressions.names_in(require):
@@ -118,7 +118,7 @@ def unfit_sizes(call: Call) -> Iterator[tuple[Size, Wrong]]:
 
 
 def names_of(array: Array) -> set[str]:
-    """Return the names that an array's extent has."""
+    """Return the names in an array's extent."""
     return set().union(*(legal.expressions.names_in(expression) for expression in array.expressions))
 
 
@@ -129,7 +129,7 @@ def least_ld(call: Call, size: Size) -> int:
 def wrong_lists(
     bench: DoubleBench, pointer_array: PointerArray, foreign: Foreign, pointers: list[Any]
 ) -> Iterator[Wrong]:
-    """Yield values that are not lists of pointers, lists of other lengths, and lists with one wrong pointer."""
+    """Yield values that are not lists of pointers, lists of wrong lengths, and lists with one wrong pointer."""
     own = foreign.arrays[pointer_array.dtype]
     for value in (None, 0, 1.5, "x", {}, own):
         yield Wrong(value, (ArgumentTypeError, HostPointerError))
@@ -148,7 +148,8 @@ def wrong_lists(
 
 
 def wrong_arrays(bench: DoubleBench, call: Call, array: Array, foreign: Foreign) -> Iterator[Wrong]:
-    """Yield values that are not device pointers, and pointers of another dtype or device or after their region."""
+    """Yield values that are not device pointers, and pointers with another dtype, on another device, or after their
+    region."""
     own, function = foreign.arrays[array.dtype], call.function
     for value in (
         *(() if legal.may_be_absent(call, array) else (None,)),
@@ -188,7 +189,7 @@ def wrong_numbers(bench: DoubleBench, function: roles.Function, parameter: Numbe
         yield from (Wrong(value, (HostPointerError,)) for value in (1.0, "x", np.ones(1)))
     if not has_device_form:
         return
-    # If one is on the device, results and updates have to be: they may be named first.
+    # If one number is on the device, results and updates must be there, and the error may name them first.
     first = () if all(number.is_read_only for number in function.numbers) else (HostPointerError,)
     for dtype, pointer in foreign.here.items():
         if dtype != parameter.dtype:
@@ -198,7 +199,7 @@ def wrong_numbers(bench: DoubleBench, function: roles.Function, parameter: Numbe
 
 
 def wrong_host_lists(host_list: HostList, call: Call, pointer: Any) -> Iterator[Wrong]:
-    """Yield values that are not sequences of values on the host, and sequences with a wrong value or too many."""
+    """Yield values that are not sequences on the host, and sequences with a wrong value or with too many values."""
     values = list(call.numbers[host_list.name] if host_list.label == "scalar" else call.integers[host_list.name])
     for value in (None, 1, 1.5, "x", b"x"):
         yield Wrong(value, (ArgumentTypeError,))
@@ -230,7 +231,7 @@ def wrong_ones(
         case HostList():
             yield from wrong_host_lists(parameter, call, foreign.here["f32"])
         case Result(on_host=True):
-            return  # Python takes no such argument
+            return  # Python's function has no such argument
         case PointerArray():
             yield from wrong_lists(bench, parameter, foreign, pointers[parameter.name])
         case Array():
@@ -252,7 +253,7 @@ def wrong_ones(
 def check_refused(
     bench: DoubleBench, call: Call, parameter: Parameter, wrong: Wrong, pointers: dict[str, Any], names: tuple[str, ...]
 ) -> None:
-    """Fail unless a call raises the right exception, which names the function and the argument, and does nothing."""
+    """Fail unless a call does nothing but raise the right exception, which names the function and the argument."""
     before, name = bench.counts(), parameter.name
     try:
         bench.by_python(call, pointers, **{name: wrong.value})
@@ -270,13 +271,13 @@ def check_refused(
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Give each parameter of a function every kind of wrong argument, then call it; fail if a wrong one is taken."""
+    """Call a function with every kind of wrong argument for each parameter; fail if it accepts a wrong argument."""
     random = np.random.default_rng(zlib.crc32(f"wrong {function.name}".encode()))
     for _ in range(turns):
         call = legal.draw(bench.library, function, random, least=2)
-        while any(call.integers[inc.name] == 0 for inc in function.of("inc")):  # then sizes have no bounds
+        while any(call.integers[inc.name] == 0 for inc in function.of("inc")):  # then sizes are unbounded
             call = legal.draw(bench.library, function, random, least=2)
-        typed = call.function  # with the dtypes that its arguments say
+        typed = call.function  # with the dtypes that its arguments give
         arrays = bench.arrays(call, Form())
         bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
         with ExitStack() as stack:
@@ -288,7 +289,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
             with naming(call, Form()):
                 for parameter in typed.parameters:
                     sharing = tuple(array.name for array in typed.arrays if parameter.name in names_of(array))
-                    if isinstance(parameter, Number):  # if one is on the device, the others have to be
+                    if isinstance(parameter, Number):  # all numbers must be on the device if one is
                         sharing = tuple(number.name for number in typed.numbers)
                     for wrong in wrong_ones(bench, call, parameter, foreign, pointers):
                         check_refused(
