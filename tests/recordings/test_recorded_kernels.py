@@ -1,4 +1,5 @@
-"""Kernels in recordings: their names always, their machine code if it is asked for, and replays that launch it."""
+"""Kernels in recordings: the names of kernels are always recorded, and their machine code on request; replays launch
+it."""
 
 from __future__ import annotations
 
@@ -19,13 +20,12 @@ from offload_args import Device, In, InOut, Kernel, Module, Out, blas, kernel, k
 from offload_args.errors import CoverageError, ExtentError
 from offload_args.recording.replay import Replay, Report
 
-# The kernels are functions without types for checkers of types: their annotations are values.
-# mypy: ignore-errors
+# Annotations of kernels are values, not types, so type checkers see functions without types.
 
 
 @pytest.fixture(params=devices_here("host", "sim:0", "cuda:0", "hip:0"))
 def running_device(request: pytest.FixtureRequest) -> str:
-    """The name of a device that is here and runs machine code."""
+    """The name of an available device that runs machine code."""
     name = open_or_skip(request.param)
     if Device(name).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code that it does not know")
@@ -33,7 +33,7 @@ def running_device(request: pytest.FixtureRequest) -> str:
 
 
 def launched(file: Path, device: str, images: bool = True) -> tuple[Report, dict[str, Any]]:
-    """Replay a file whose recorded results are taken out; return the report, and the arrays that the replay left."""
+    """Replay a file without its recorded results. Return the report and the arrays as the replay left them."""
     events = events_of(file)
     for event in events:
         if "leave" in event:
@@ -41,7 +41,7 @@ def launched(file: Path, device: str, images: bool = True) -> tuple[Report, dict
                 result.pop("data", None)
     replay = Replay(Device(device), True, 1, None, images=images)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without the kernel nothing writes its Out
+        warnings.simplefilter("ignore")  # without the kernel, its Out stays unwritten
         return replay.run(file, events), replay.arrays
 
 
@@ -182,7 +182,7 @@ OA_KERNEL(halves, oa::In<float> x, oa::Out<float> y, int n) {
 
 
 def test_a_launch_whose_results_are_not_those_of_the_host_is_named_with_its_line(tmp_path: Path) -> None:
-    """The kernel leaves a part of its Out as it is: sim has other bytes there than the host."""
+    """The kernel does not write a part of its Out, where sim and the host have different bytes."""
     types = [In[np.float32], Out[np.float32], np.int32]
     halves = Kernel.compile(HALVES, "halves", types, device="host")
     x, halved, whole = np.ones(40, np.float32), np.zeros(40, np.float32), np.zeros(40, np.float32)
@@ -227,7 +227,7 @@ def test_the_commands_record_and_launch_kernels(tmp_path: Path) -> None:
         f"relu = Module.load({module_for('host')!r}).kernel('relu', InOut[np.float32], np.int32)\n"
         "offload(relu, -np.ones(4, np.float32), 4, grid=1, block=4, device='host')\n"
     )
-    # The command ends the executors of its process, as Python does at its end.
+    # The command shuts down the executors of its process, as Python does at exit.
     command = (sys.executable, "-m", "offload_args")
     output_of(*command, "record", "--images", "-o", "r", "user.py", folder=tmp_path)
     said = output_of(*command, "replay", "r", "--device", "sim:0", "--images", folder=tmp_path)

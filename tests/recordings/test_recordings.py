@@ -1,4 +1,5 @@
-"""Recordings: what a program did, in a file, runs again on any device, and is compared there."""
+"""A recording is a file with the actions of a program. They are replayed on any device, and the results are
+compared."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ ROOT = HERE.parents[1]
 
 
 def replayed(file: Path, device: str, **options: Any) -> Report:
-    """Replay a file on a device, and compare; all must be as it was."""
+    """Replay a file on a device; fail unless all results equal the recorded ones."""
     report = replay(file, device=Device(device), compare=True, **options)
     assert (report.failures, report.differences) == ([], [])
     return report
@@ -73,7 +74,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 def events_of(file: Path) -> list[dict[str, Any]]:
-    """Return a recording's events, with the calls that others stand for."""
+    """Return a recording's events, with repeated calls written out."""
     events, calls = [], [{}]
     for line in lines_of(file):
         event = again(calls[line["again"]], line) if "again" in line else line
@@ -97,7 +98,7 @@ def again(call: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
 
 
 def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
-    """Record the checks of selftest's routines, and return how many there were."""
+    """Record the checks of selftest's routines, and return the number of checks."""
     count = 0
     with record(file, **options):
         for _, check in islice(routines.checks(Device(device)), 0, None, every):
@@ -144,7 +145,7 @@ def test_slices_and_layouts_of_pointers_replay(device: str, tmp_path: Path) -> N
     A = np.arange(1.0, 61).reshape(6, 10)
     F, backwards = np.asfortranarray(A[:, :6]), np.ones(12)[::-2]
     with record(tmp_path / "r", contents="inputs"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one is packed
+        warnings.simplefilter("ignore")  # about a packed array
         with offload_args(A, F, backwards, Scratch((6,), "f8"), device=device) as (dA, dF, db, ds):
             blas.gemv(1.0, dA[:, 2:8].T, db, 0.0, ds)
             blas.axpy(2.0, ds[::-1], dF[0])
@@ -210,7 +211,7 @@ def test_solvers_get_contents_that_can_be_solved_with(device: str, tmp_path: Pat
         blas.trsv(dA, dx)
         blas.trsv(dA, dx, uplo="L")
         blas.tpsv(dap, dx)
-        if not device.startswith("hip"):  # no library of AMD's is bound for it
+        if not device.startswith("hip"):  # HIP's tests have no library for it
             lapack.potrf(dA)
     report = replayed(tmp_path / "r", device)
     assert report.calls >= 3
@@ -227,7 +228,7 @@ def test_threads_are_recorded_and_replay(device: str, tmp_path: Path) -> None:
             with offload_args(A, x, Out(y), device=device) as (dA, dx, dy):
                 blas.gemv(1.0, dA, dx, 0.0, dy)
         ends.append(y[0])
-        all_are_here.wait()  # a thread's number may be that of one which has ended
+        all_are_here.wait()  # a new thread may get the number of an ended one
 
     with record(tmp_path / "r", contents="inputs") as recording:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -238,7 +239,7 @@ def test_threads_are_recorded_and_replay(device: str, tmp_path: Path) -> None:
     assert sorted(ends) == [20, 40, 60, 80] and recording.calls == 40
     assert len({event["thread"] for event in events_of(tmp_path / "r") if "blas" in event}) == 4
     report = replayed(tmp_path / "r", "host")
-    assert (report.calls, report.compared_recorded) == (40, 4)  # each y, when it changed
+    assert (report.calls, report.compared_recorded) == (40, 4)  # each y after a change
 
 
 def test_two_devices_are_recorded_and_replay_where_they_were_or_on_one(tmp_path: Path) -> None:
@@ -308,7 +309,7 @@ for device in ("sim:0", "host"):
 
 
 def wrong_cublas(folder: Path) -> Path:
-    """Compile the double, and return its path."""
+    """Compile a double of cuBLAS with wrong results, and return its path."""
     double = folder / "libcublas.so"
     output_of("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", double, HERE / "wrong_cublas.c", folder=folder)
     return double
@@ -599,7 +600,7 @@ def test_the_environment_records_a_process(tmp_path: Path) -> None:
 
 
 class Hiding(np.ndarray):
-    """An array whose attribute has another meaning."""
+    """An array with an attribute of a different meaning."""
 
     base = property(lambda self: self)  # type: ignore[assignment]
 
@@ -691,13 +692,13 @@ def test_ctrl_c_in_a_region_that_is_dropped_is_not_lost_while_recorded(tmp_path:
 
 
 def changed(value: Any) -> list[Any]:
-    """Return values of other kinds, and wrong ones of the same."""
+    """Return values of other kinds, and wrong values of the same kind."""
     others = [None, -1, 1 << 40, "x", [], {}, [[1]], {"p": "x"}]
     return [other for other in others if type(other) is not type(value) or other != value]
 
 
 def damages(events: list[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Give a line's number and the events with that line damaged, for each key of one event of each kind."""
+    """For each key of one event of each kind, yield the line's number and the events with this key damaged."""
     kinds = set()
     for position, event in enumerate(events):
         kind = next(iter(event))
@@ -788,7 +789,7 @@ def test_a_region_that_was_discarded_is_discarded_again(tmp_path: Path) -> None:
             raise ZeroDivisionError
     events = events_of(tmp_path / "r")
     for event in events:
-        if "leave" in event:  # a replay would take them
+        if "leave" in event:  # replays would use the results
             event["arrays"] = {}
     again = Replay(Device("sim:0"), False, 1, None)
     assert again.run(tmp_path / "r", events).calls == 1
@@ -800,7 +801,7 @@ def test_memory_has_its_alignment_and_ends_with_its_array(tmp_path: Path) -> Non
     places, memory = [], next(array for array in arrays if array.__array_interface__["data"][0] % 64)
     with record(tmp_path / "r"):
         for start in (8, 24):
-            whole = np.frombuffer(memory, np.float64, 10, start)  # it owns no memory, and is the oldest array
+            whole = np.frombuffer(memory, np.float64, 10, start)  # the oldest array, which owns no memory
             places.append(memory.__array_interface__["data"][0] % 64)
             with offload_args(In(whole), device="host") as (dx,):
                 blas.asum(dx)
@@ -824,7 +825,7 @@ def test_functions_that_make_no_recorded_calls_are_named(device: str, tmp_path: 
     with record(tmp_path / "r", contents="inputs"):
         with offload_args(z, device=device) as (dz,):
             fft.fft(dz)
-        if not device.startswith("hip"):  # no library of AMD's is bound for it
+        if not device.startswith("hip"):  # HIP's tests have no library for it
             with (
                 sparse.lend(sp.eye(6, format="csr"), device=device) as dA,
                 offload_args(x, y, device=device) as (dx, dy),
@@ -880,7 +881,7 @@ def test_a_sample_of_a_large_array_is_small_and_has_its_ends(shape: tuple[int, .
         array[(0,) * array.ndim] = 1
         first = _sample(array)
         assert first != before
-        if array.size == whole.size:  # of one without gaps
+        if array.size == whole.size:  # for arrays without gaps
             array[(-1,) * array.ndim] = 1
             assert _sample(array) != first
         array[...] = 0
@@ -978,7 +979,7 @@ def usual_and_rare_calls(device: str) -> None:
 
 
 def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
-    for name, calls in (("c", None), ("python", 1000)):  # to count calls is Python's
+    for name, calls in (("c", None), ("python", 1000)):  # only Python code counts calls
         with record(tmp_path / name, calls=calls, contents="none") as recording:
             usual_and_rare_calls("host")
         assert recording.calls == 23
@@ -990,13 +991,14 @@ def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
     assert len(numbers[0]) == len(numbers[1]) > 5
     for written, expected in zip(*events, strict=True):
         calls = [event.pop("calls", []) for event in (written, expected)]
-        assert calls[0] in (calls[1], [])  # rare arguments leave the vendor's calls out
+        assert calls[0] in (calls[1], [])  # with rare arguments, no vendor's calls are recorded
         assert json.dumps(written) == json.dumps(expected)
     assert sum("calls" not in event for event in events[0]) > 15
 
 
 def calls_again(device: str) -> None:
-    """Make the same calls at a line, and others: in regions, on views, with numbers that look the same."""
+    """Make equal calls and different calls at the same line: in regions, on views, and with numbers that look the
+    same."""
     A, x, y = np.eye(6), np.ones(6), np.zeros(6)
     pairs = ((np.ones(3), np.zeros(3)), (np.ones(4), np.zeros(4)), (np.ones(3), np.zeros(3)))
     for left, right in (*pairs, *pairs[::-1]):
@@ -1020,7 +1022,7 @@ def calls_again(device: str) -> None:
 
 
 def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -> None:
-    for name, calls in (("c", None), ("python", 100_000)):  # to count calls is Python's
+    for name, calls in (("c", None), ("python", 100_000)):  # only Python code counts calls
         with record(tmp_path / name, calls=calls, contents="none") as recording:
             calls_again(device)
         assert recording.calls == 6 * 16 + 8 * 7
@@ -1044,7 +1046,7 @@ def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -
 
 
 def test_calls_again_of_several_threads_keep_their_order(tmp_path: Path) -> None:
-    alphas = (1.0, 1.0, 1.0, Fraction(1, 2), 1.0, 2.0, 2.0)  # a line of a fraction is Python's
+    alphas = (1.0, 1.0, 1.0, Fraction(1, 2), 1.0, 2.0, 2.0)  # Python code writes the line of a fraction
 
     def work(extent: int) -> None:
         with offload_args(np.zeros(extent), device="host") as (dx,):
@@ -1127,7 +1129,7 @@ def test_a_recording_within_another_leaves_no_call_out(tmp_path: Path) -> None:
 
 
 def begun_events(file: Path) -> list[dict[str, Any]]:
-    """Return the events of a file that has no end yet."""
+    """Return the events of an unfinished file."""
     return [json.loads(line) for line in zlib.decompressobj(31).decompress(file.read_bytes()).splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Shrinking a recording: the fewest calls and least sizes with which its fault shows, as a script that stands alone."""
+"""Shrinking a recording to a standalone script with the fewest calls and smallest sizes that still show the fault."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ except AssertionError as error:
 """
 
 
-#: For each fault, the calls that are needed, and the whole script without its imports and its end.
+#: {fault: (the needed calls, the script without its imports and its end)}.
 SHRUNK_TO = {
     "transposition": (
         1,

@@ -1,4 +1,4 @@
-"""Calls of one vendor's LAPACK as calls of another one's, and whether they solved what they were given."""
+"""Calls of one vendor's LAPACK are translated to another vendor's LAPACK, and their solutions are checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offload_args.recording.replay import Replay, replay
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 LIBRARIES: dict[str, Any] = {"cusolver": cusolver, "rocsolver": rocsolver, "lapacke": lapacke}
-#: The names of the constants for the letters of each kind, by library.
+#: {library: {kind: {letter: the name of its constant}}}.
 CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
     "cusolver": {
         "uplo": {"U": "CUBLAS_FILL_MODE_UPPER", "L": "CUBLAS_FILL_MODE_LOWER"},
@@ -47,7 +47,7 @@ CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
     },
 }
 KINDS = {"evect": "jobz", **dict.fromkeys(("jobu", "jobvt", "left_svect", "right_svect"), "jobs")}
-#: Each routine's arguments by LAPACK's names: letters, sizes, and arrays by their own names.
+#: {routine: {LAPACK's name of an argument: a letter, a size, or the name of an array}}.
 LD = {"lda": 7, "ldb": 8, "ldc": 9, "ldu": 8, "ldvt": 7}
 CALLS: dict[str, dict[str, Any]] = {
     "dpotrf": {"uplo": "L", "n": 5, "A": "spd"},
@@ -81,7 +81,7 @@ SAME = {"D": "w", "W": "w", "S": "s", "TAU": "tau", "V": "VT", "ldv": "ldvt", "V
 
 
 def stored(matrix: np.ndarray[Any, Any], ld: int, size: int = 80) -> np.ndarray[Any, Any]:
-    """Return memory that has a matrix in column-major order."""
+    """Return memory that contains a matrix in column-major order."""
     memory = np.zeros(size, matrix.dtype)
     for column, values in enumerate(matrix.T):
         memory[column * ld : column * ld + len(values)] = values
@@ -89,7 +89,7 @@ def stored(matrix: np.ndarray[Any, Any], ld: int, size: int = 80) -> np.ndarray[
 
 
 def arrays_of(name: str) -> Arrays:
-    """Return the arrays of a call by LAPACK's names, with room for workspaces."""
+    """Return the arrays of a call by LAPACK's names, including workspaces."""
     random = np.random.default_rng(3)
     dtype = np.dtype({"d": "f8", "z": "c16", "c": "c8"}[name[0]])
 
@@ -135,7 +135,7 @@ def arrays_of(name: str) -> Arrays:
 
 
 def run(library: str, name: str, function: Any, arrays: Arrays) -> Any:
-    """Make a call by the names that a library gives the arguments."""
+    """Make a call with the library's names of arguments."""
     known = CALLS[name] | LD
     sizes = {"lwork": 9000, "lrwork": 900, "liwork": 900}
     with offload_args(*arrays.values(), device="host") as pointers:
@@ -152,7 +152,7 @@ def run(library: str, name: str, function: Any, arrays: Arrays) -> Any:
                 letter = {"evect": "jobz", "left_svect": "jobu", "right_svect": "jobvt"}.get(parameter, parameter)
                 arguments.append(getattr(LIBRARIES[library], constants[known.get(letter, "-")]))
             elif parameter == "ipiv" and "ipiv" not in lent:
-                arguments.append(lent["tau"])  # as rocSOLVER calls it
+                arguments.append(lent["tau"])  # rocSOLVER's name
             else:
                 plain = {name.lower(): name for name in lent}.get(plain.lower(), plain)
                 arguments.append(lent.get(plain, known.get(plain, sizes.get(plain))))
@@ -221,7 +221,7 @@ def systems(dtype: str, count: int) -> Arrays:
 
 @pytest.mark.parametrize("form", ["lists", "stacks", "strides"])
 def test_a_batch_of_factors_is_calls_one_after_the_other(form: str) -> None:
-    """Each matrix of the batch is seen by columns, as its transpose."""
+    """Each matrix of the batch is read by columns, which gives its transpose."""
     arrays = systems("f8", 3)
     G, S, B = (arrays[key].copy() for key in "GSB")
     pivots, infos, inverse, tau = (
@@ -270,7 +270,7 @@ def test_a_batch_without_pivots_is_named() -> None:
 
 
 def solve_all(dtype: str, device: str) -> list[str]:
-    """Solve systems of each kind; return the names of the arrays that have one right value."""
+    """Solve systems of each kind; return the names of the arrays with a unique right value."""
     count = systems(dtype, 3)
     (G, S, B), is_complex = count.values(), np.dtype(dtype).kind == "c"
     real = np.dtype(dtype).char.lower()
@@ -306,7 +306,7 @@ def test_solvers_recorded_on_a_device_replay_on_every_other(device: str, dtype: 
         warnings.simplefilter("ignore")
         names = solve_all(dtype, device)
     events = events_of(tmp_path / "r")
-    for event in events:  # a replay would begin each region with the recorded results
+    for event in events:  # replays would start each region with these
         if "leave" in event:
             event["arrays"] = {}
     original = Replay(Device(device), False, 1, None)
@@ -331,7 +331,7 @@ def test_a_check_that_makes_no_call_is_not_recorded(tmp_path: Path) -> None:
     assert replay(tmp_path / "r", device=Device("host")).is_good
 
 
-#: Calls whose results can be judged without another library.
+#: Calls with results that can be checked without another library.
 JUDGED = sorted(name for name in CALLS if solvers.routine_of(name) in solved._RESIDUALS)
 
 

@@ -1,4 +1,4 @@
-"""Calls of one vendor's library as calls of another one's: row-major order, batches, and other forms."""
+"""Calls of one vendor's library are translated to another vendor's: row-major order, batches, and other forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lent(*arrays: np.ndarray[Any, Any]) -> Any:
     return offload_args(*arrays, device="host")
 
 
-#: A call in row-major order for each family: the routine, and its arguments after the order; arrays by name.
+#: A call in row-major order for each family: the routine and the arguments after the order, with names for arrays.
 R, C = cblas.RowMajor, cblas.ColMajor
 N, T, H, UP, LOW, LEFT, RIGHT, NON = (
     cblas.NoTrans, cblas.Trans, cblas.ConjTrans, cblas.Upper, cblas.Lower, cblas.Left, cblas.Right, cblas.NonUnit,

@@ -1,4 +1,4 @@
-"""call lends the arrays among its arguments for one call."""
+"""`call` lends its array arguments for one call."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
     with pytest.warns(PerformanceWarning, match="packed"):
         call(blas.gemv, 2.0, A, x[::-1], 0.0, Out(y), device=device)
     after = Device(device).counters
-    np.testing.assert_array_equal(y, 2 * A @ x[::-1])  # small whole numbers
+    np.testing.assert_array_equal(y, 2 * A @ x[::-1])  # small integers, so the results are exact
     assert np.isnan(c[:, 0]).all()
     np.testing.assert_array_equal(B, ramp(7, 6))
     assert after.allocations - before.allocations == (1 if device == "host" else 0)
@@ -111,11 +111,11 @@ def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
 
 
 def test_matrices_of_a_product_are_read_right_wherever_call_puts_them(device: str) -> None:
-    for n in (20, 64, 100, 128):  # used in place; copied beside a result in place, in an arena; larger
+    for n in (20, 64, 100, 128):  # sizes with different ways to place the arrays
         A, B = ramp(n, n + 3) % 8, np.asfortranarray(ramp(n + 3, n) % 7)
         C = np.full((n, n), np.nan, np.float32)
         call(blas.gemm, 1.0, A, B, 0.0, C, device=device)
-        np.testing.assert_array_equal(C, A @ B)  # whole numbers
+        np.testing.assert_array_equal(C, A @ B)  # integers, so exact
         call(blas.gemm, 1.0, A, B=B, beta=-1.0, C=C, device=device)
         np.testing.assert_array_equal(C, 0)
         call(blas.gemm, 1.0, In(A), A, 0.0, Out(C), trans_b="T", device=device)
@@ -125,7 +125,7 @@ def test_matrices_of_a_product_are_read_right_wherever_call_puts_them(device: st
 
 
 def test_call_copies_what_products_only_read_and_nothing_that_they_write() -> None:
-    A, B = 1 << 1, 1 << 2  # their places in (alpha, A, B, ...)
+    A, B = 1 << 1, 1 << 2  # bits of the places of A and B in (alpha, A, B, ...)
     assert reused[blas.gemm] == reused[blas.symm] == A | B
     assert reused[blas.syrk] == reused[blas.trsm] == A
     assert blas.gemv not in reused and blas.ger not in reused
@@ -149,7 +149,7 @@ def test_a_function_that_is_called_may_use_its_pointers_as_in_a_region(device: s
     np.testing.assert_array_equal(x, [8, 8, 8, 8, 4, 4, 4, 4])
     np.testing.assert_array_equal(y, 3 + 10 * x)
     out = ramp(8)
-    call(lambda d: d.address, Out(out), device=device)  # no write is known
+    call(lambda d: d.address, Out(out), device=device)  # the region knows of no write
 
 
 def test_call_points_its_warnings_at_the_caller(device: str) -> None:

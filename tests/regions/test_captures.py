@@ -1,6 +1,6 @@
-"""In a stream that a program captures into a graph (T62), each function is captured whole, or raises CaptureError.
+"""In a stream that a program captures into a graph (T62), each function is captured completely or raises CaptureError.
 
-Beside a capture that it has nothing to do with, each function does what it always does.
+During the capture of an unrelated stream, each function works as usual.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from offload_args import (
 from offload_args.errors import CaptureError
 
 MODES = pytest.mark.parametrize("mode", [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED])
-CUDA = pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)  # the id selects it, as those of other tests
+CUDA = pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)  # with the same id as in other tests
 LARGE = 10**6
 
 
@@ -60,7 +60,7 @@ def graphs(gpu: str) -> Iterator[Graphs]:
 
 
 class Work:
-    """Arrays, and their pointers in a region."""
+    """Arrays, and the pointers to them in a region."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -73,12 +73,12 @@ class Work:
 
     @contextmanager
     def lent(self, **options: Any) -> Iterator[Work]:
-        """Lend the arrays, and bring them up."""
-        values = [array.copy() for array in self.arrays]  # a lent array is not read, and the guard says so
+        """Lend the arrays, and copy them to the device."""
+        values = [array.copy() for array in self.arrays]  # the guard forbids reading lent arrays
         with offload_args(*self.arrays, device=self.device, **options) as pointers:
             for name, pointer, value in zip(NAMES, pointers, values, strict=True):
                 setattr(self, f"d{name}", pointer)
-                pointer[..., :1].copy_from(pointer[..., 1:2])  # writes some of it, so that it goes up
+                pointer[..., :1].copy_from(pointer[..., 1:2])  # a partial write, so that the array is copied up
                 pointer.assign(value)
             yield self
 
@@ -105,7 +105,7 @@ def lent_again(w: Work) -> None:
         blas.scal(2.0, dx)
 
 
-# They need the host, or the whole device, while they run: no graph can have them.
+# No graph can contain these functions, because they need the host or the whole device while they run.
 REFUSED: dict[str, Callable[[Work], Any]] = {
     "assign": lambda w: w.dx.assign([7.0, 8.0, 9.0]),
     "assign a number": lambda w: w.dA.assign(1.0),
@@ -140,7 +140,7 @@ LAPACK: dict[str, Callable[[Work], Any]] = {
     "syevd": lambda w: lapack.syevd(w.dA, w.ds),
     "gesvd": lambda w: lapack.gesvd(w.dA, w.ds, w.dB, w.dC),
 }
-# A graph can have these.
+# A graph can contain these functions.
 CAPTURED: dict[str, Callable[[Work], Any]] = {
     "fill": lambda w: w.dx.fill(7.0),
     "fill a slice": lambda w: w.dB[1:, ::2].fill(0.1),
@@ -189,7 +189,7 @@ def refuse(graphs: Graphs, gpu: str, mode: int, function: Callable[[Work], Any])
             with pytest.raises(CaptureError, match="captur"):
                 function(work)
             blas.scal(3.0, work.dx)
-        np.testing.assert_array_equal(work.dx.to_host(), before["x"])  # nothing has run yet
+        np.testing.assert_array_equal(work.dx.to_host(), before["x"])  # the graph has not run yet
         graphs.launch()
         graphs.launch()
     for name in NAMES:
@@ -220,14 +220,14 @@ def capture(graphs: Graphs, gpu: str, mode: int, function: Callable[[Work], Any]
         with graphs.captured(mode):
             function(work)
         for name, was in zip(NAMES, before, strict=True):
-            np.testing.assert_array_equal(getattr(work, f"d{name}").to_host(), was)  # nothing has run yet
+            np.testing.assert_array_equal(getattr(work, f"d{name}").to_host(), was)  # the graph has not run yet
         for _ in range(3):
             graphs.launch()
     for name in NAMES:
         np.testing.assert_array_equal(getattr(work, name), getattr(expected, name), name)
 
 
-# Drivers refuse to wait for the whole device while any stream of it is captured.
+# Drivers refuse to wait for the whole device while one of its streams is captured.
 BESIDE = {
     name: function for name, function in (REFUSED | CAPTURED).items() if not name.startswith(("Device", "address"))
 }
@@ -340,7 +340,7 @@ def test_the_stream_of_a_region_is_captured(graphs: Graphs, gpu: str, mode: int)
             blas.nrm2(dx)
         with pytest.raises(CaptureError, match="its stream is being captured"):
             region.close()
-        with offload_args(np.ones(3), device=gpu) as (dz,):  # has another stream
+        with offload_args(np.ones(3), device=gpu) as (dz,):  # this region has another stream
             blas.scal(2.0, dz)
     np.testing.assert_array_equal(dx.to_host(), 1)
     own.launch()
@@ -367,7 +367,7 @@ def test_a_capture_that_is_forked_into_the_stream_of_a_region_has_its_calls(
             graphs.before(own)
             blas.scal(3.0, dy)
             with pytest.raises(CaptureError):
-                blas.axpy(1.0, dx, dy)  # of two streams, and the graph would not order them
+                blas.axpy(1.0, dx, dy)  # operands of two streams, which the graph would not order
             own.before(graphs)
         np.testing.assert_array_equal(dy.to_host(), 1)
         graphs.launch()
@@ -384,7 +384,7 @@ def test_copies_go_on_beside_the_capture_of_a_stream_that_had_copies(graphs: Gra
     region = offload_args(x, device=gpu)
     (dx,) = region.open()
     own = Graphs(gpu, stream=region.stream.handle)
-    for _ in range(100):  # more than the device has blocks for small copies
+    for _ in range(100):  # more copies than the device has blocks for small copies
         dx.assign(3.0)
     with own.captured(mode):
         blas.scal(2.0, dx)
@@ -407,7 +407,7 @@ def test_a_region_is_entered_and_left_in_a_capture_of_its_stream(graphs: Graphs,
             with offload_args(x, y, device=gpu, stream=graphs) as (inner_x, inner_y):
                 blas.axpy(1.0, inner_x, inner_y)
             with offload_args(np.ones(4), device=gpu, stream=graphs) as (dz,), pytest.raises(CaptureError):
-                blas.scal(1.0, dz)  # it is not there yet
+                blas.scal(1.0, dz)  # z is not on the device yet
         graphs.launch()
     np.testing.assert_array_equal(y, 3)
 
@@ -425,7 +425,7 @@ def test_what_no_call_has_written_yet_is_not_written_by_a_graph_first(graphs: Gr
                 blas.copy(dx, dy)
             with pytest.raises(CaptureError, match="nothing has written"):
                 dy.fill(1.0)
-    np.testing.assert_array_equal(y, 5)  # it would be whatever the memory had
+    np.testing.assert_array_equal(y, 5)  # otherwise y would have the previous bytes of the memory
 
 
 @MODES
@@ -434,7 +434,7 @@ def test_a_captured_call_comes_after_calls_on_other_streams(graphs: Graphs, gpu:
     A, x, y = np.eye(n), np.ones(n), np.zeros(n)
     with offload_args(In(A), x, y, device=gpu, stream=graphs) as (dA, dx, dy):
         blas.copy(dx, dy)
-        with offload_args(A, x, device=gpu) as (inner_A, inner_x):  # on another stream
+        with offload_args(A, x, device=gpu) as (inner_A, inner_x):  # this region uses another stream
             for _ in range(200):
                 blas.trmv(inner_A, inner_x)
             blas.scal(2.0, inner_x)
@@ -482,7 +482,7 @@ def test_a_kernel_that_checks_its_accesses_is_refused(graphs: Graphs, gpu: str, 
 
 
 def status_of(handle: int) -> int:
-    """Ask the core for an object of a library by its handle: 0, or the status of one that was destroyed."""
+    """Return the core's status for the handle of a library's object: 0, or an error if the object was destroyed."""
     (path,) = Path(get_include()).parent.glob("liboffload_args.so.*")
     names = ctypes.CDLL(str(path)).oa_object_names
     return int(names(ctypes.c_void_p(handle), None, None, None))
@@ -494,7 +494,7 @@ def status_of(handle: int) -> int:
 def test_a_handle_that_is_collected_during_a_capture_is_destroyed_later(
     graphs: Graphs, gpu: str, mode: int, then: str
 ) -> None:
-    """T62. Libraries wait for the device when a handle ends, which would end the capture."""
+    """T62. When a handle is destroyed, libraries wait for the device, and this would end the capture."""
     x = np.ones(4)
     kept = cublas.create(gpu)
     handle = _core.object_handle(kept)
@@ -529,7 +529,7 @@ def test_a_handle_whose_stream_is_captured(graphs: Graphs, gpu: str, mode: int) 
             with pytest.raises(CaptureError):
                 cublas.dnrm2(4, dx, 1, handle=handle)
             with pytest.raises(CaptureError):
-                blas.scal(5.0, dx)  # on the region's stream, ahead of the graph
+                blas.scal(5.0, dx)  # on the region's stream, before the graph
             blas.scal(3.0, dy)
         graphs.launch()
         graphs.launch()

@@ -1,4 +1,4 @@
-"""Directions of arguments: bytes move only as calls, In, Out, InOut and Scratch need them."""
+"""Directions of arguments: bytes are copied only if calls, In, Out, InOut or Scratch need them."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_an_out_never_shows_bytes_of_another_array(device: str, n: int) -> None:
         np.testing.assert_array_equal(y, ramp(n))
         np.testing.assert_array_equal(z, np.ones(n, np.float32))
         with offload_args(Out(x), device=device) as (dx,):
-            assert dx.address  # given away: code outside may have written, so it comes down, as zeros
+            assert dx.address  # after this, other code may have written, so the Out comes down, as zeros
         np.testing.assert_array_equal(x, np.zeros(n, np.float32))
 
 

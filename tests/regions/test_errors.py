@@ -1,4 +1,4 @@
-"""A body that raises and a backend call that fails leave nothing behind, and no array half changed."""
+"""A body that raises and a backend call that fails leave no memory behind, and no half-changed array."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_results_of_an_inner_region_that_raised_are_invalid_outside(device: str)
 def test_when_leaving_fails_too_the_bodys_exception_comes_first() -> None:
     sim = testing.sim_device()
     x = ramp(8)
-    for k in range(1, 9):  # some failures have a way around them
+    for k in range(1, 9):  # the core works around some failures
         with pytest.raises(KeyError, match="the body's") as raised:
             with offload_args(x, device=sim, on_error="keep") as (dx,):
                 blas.scal(2.0, dx)
@@ -166,7 +166,7 @@ def test_a_failing_region_discards_the_results_of_regions_inside_it(device: str)
                     with offload_args(x, device=device) as (inner,):
                         blas.scal(5.0, inner)
                     raise KeyError
-            blas.scal(3.0, dy)  # nothing of it was written inside
+            blas.scal(3.0, dy)  # the inner region wrote nothing of y
             blas.scal(3.0, dx)
     np.testing.assert_array_equal(x, 1.0)
 

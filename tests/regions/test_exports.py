@@ -1,4 +1,4 @@
-"""An argument's export is the user's code, and runs while the region is entered."""
+"""An argument's export is the user's code, which runs while the region is entered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from offload_args.errors import (
 
 
 class Exporting:
-    """An array of another package whose export does something else first."""
+    """An array of another package, whose export first runs a function."""
 
     def __init__(self, memory: Array, first: Callable[[], object], protocol: str) -> None:
         self._memory = memory
@@ -64,7 +64,7 @@ def test_an_argument_that_uses_the_region_while_it_is_entered_is_refused(device:
     now = Device(device).counters
     assert (now.mappings, now.regions, now.allocations) == (before.mappings, before.regions, before.allocations)
     assert x.flags.writeable and memory.flags.writeable
-    built[0].__init__(x, device=device)  # and can be used again
+    built[0].__init__(x, device=device)  # the region can be used again
     with built[0] as (dx,):
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(4))
@@ -100,7 +100,7 @@ def test_an_export_may_lend_other_arrays_and_collect_garbage(device: str, protoc
 
     with offload_args(x, Exporting(memory, use, protocol), device=device) as (dx, dm):
         blas.axpy(1.0, dm, dx)
-    factor = x[0] - 1  # how often it was asked
+    factor = x[0] - 1  # the number of exports
     assert factor >= 2 and other[0] == factor
     np.testing.assert_array_equal(x, (factor + 1) * ramp(4))
     assert x.flags.writeable and memory.flags.writeable

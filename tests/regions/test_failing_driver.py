@@ -1,4 +1,4 @@
-"""Calls whose driver fails at some point: an error or the right result, never other bytes."""
+"""If the driver fails at some point of a call, there is an error or the right result, never wrong bytes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from offload_args.errors import OffloadError
 
 Array = NDArray[np.float64]
 X = np.full(8, 1e300)
-MOST = 160  # backend calls of the longest program
+MOST = 160  # the number of backend calls of the longest program
 pytestmark = pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 
 
 def two_regions_and_a_mixed_call(A: Array, x: Array, y: Array) -> None:
-    """gemv with alpha on the host and beta on the device, with operands of two regions."""
+    """Call gemv with alpha on the host, beta on the device, and operands of two regions."""
     with offload_args(A, y, Scratch(1), device="sim:0") as (dA, dy, beta):
         beta.fill(2.0)
         with offload_args(In(x), device="sim:0") as (dx,):
@@ -28,7 +28,7 @@ def two_regions_and_a_mixed_call(A: Array, x: Array, y: Array) -> None:
 
 
 def temporary_regions_in_a_row(A: Array, x: Array, y: Array) -> None:
-    """Small memory that is freed and taken again at once, by regions of other streams."""
+    """Free small memory, and let regions of other streams take it at once."""
     with offload_args(y, device="sim:0") as (dy,):
         for row in range(4):
             with offload_args(In(A[row]), Scratch(len(x)), device="sim:0") as (drow, work):
@@ -40,7 +40,7 @@ def temporary_regions_in_a_row(A: Array, x: Array, y: Array) -> None:
 
 
 def updates_and_reads_between_calls(A: Array, x: Array, y: Array) -> None:
-    """Bytes that go both ways through the same blocks."""
+    """Copy bytes in both directions through the same blocks."""
     with offload_args(x, y, A, device="sim:0") as (dx, dy, dA):
         blas.scal(2.0, dx)
         blas.axpy(1.0, dA[2], dy)
@@ -126,7 +126,7 @@ def test_a_copy_down_whose_wait_failed_touches_no_memory_that_is_used_again(
         ):
             blas.scal(-1.0, dx)
             sim.synchronize()
-            for _ in range(10):  # the copy down comes late
+            for _ in range(10):  # the copy down is a late backend call
                 work.fill(1.0)
             testing.fail_call(sim, k)
             try:
@@ -134,7 +134,7 @@ def test_a_copy_down_whose_wait_failed_touches_no_memory_that_is_used_again(
             except OffloadError:
                 errors += 1
             testing.fail_call(sim, 0)
-            for _ in range(12):  # and that of w up later
+            for _ in range(12):  # and the copy of w up is a later one
                 own.fill(1.0)
             assert blas.asum(dw) == 28.0
     assert errors

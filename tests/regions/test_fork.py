@@ -1,4 +1,4 @@
-"""A forked child has its arrays back, a clear error on use, and a silent end."""
+"""In a forked child, arrays are usable again, pointers raise a clear error, and the exit is silent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if child:
 @pytest.mark.later("host")
 @pytest.mark.promise("T21")
 def test_regions_and_pointers_show_themselves_in_a_forked_child_and_at_exit(device: str) -> None:
-    # Python 3.12 warns of every fork of a process with threads.
+    # Python 3.12 warns about every fork of a process with threads.
     ran = python(SHOWN_LATE.format(device=device), "-W", "ignore::DeprecationWarning")
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "dead)\nwritten)\n")
 
@@ -85,7 +85,7 @@ def test_a_region_refused_in_a_child_leaves_the_array_writable(device: str) -> N
 
 
 @pytest.mark.promise("T21")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of a process with threads, which a driver has
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a driver has threads
 def test_a_forked_child_has_its_arrays_back_and_a_clear_error(device: str) -> None:
     x = ramp(8)
     view = x[2:]

@@ -1,4 +1,4 @@
-"""Regions in generators and tasks that end early: results come down, or a warning names what is lost (T68)."""
+"""If generators and tasks with regions end early, results come down, or a warning names the lost arrays (T68)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offload_args.errors import InvalidDataError, UnwrittenWarning
 
 
 def doublings(x: Array, device: str) -> Iterator[int]:
-    """Double x on the device, once for each value that the caller takes."""
+    """Double x on the device once for each value that the caller requests."""
     with offload_args(x, device=device) as (dx,):
         for n in range(1, 10):
             blas.scal(2.0, dx)
@@ -135,4 +135,4 @@ def test_a_cancelled_task_and_an_exit_tell_what_they_discard(device: str) -> Non
         warnings.simplefilter("error")
         with contextlib.suppress(SystemExit), offload_args(x, device=device) as (dx,):
             blas.asum(dx)
-            raise SystemExit(0)  # nothing is lost
+            raise SystemExit(0)  # no result is lost

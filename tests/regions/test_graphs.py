@@ -1,4 +1,4 @@
-"""Calls in a stream that the program captures into a graph: they run when the graph is launched, as often as it is."""
+"""Calls in a stream that the program captures into a graph run at each launch of the graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offload_args import Device, InOut, Module, blas, launch, offload_args
 from offload_args.errors import CaptureError
 
 FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED = 0, 1, 2
-NAMES = {  # of a driver's function in CUDA
+NAMES = {  # {function in CUDA: its names}
     "hipStreamCreateWithFlags": "cuStreamCreate",
     "hipStreamBeginCapture": "cuStreamBeginCapture_v2",
     "hipStreamDestroy": "cuStreamDestroy_v2",
@@ -32,7 +32,7 @@ NAMES = {  # of a driver's function in CUDA
 
 
 def opened(*names: str) -> ctypes.CDLL:
-    """Return the first library that is there."""
+    """Return the first available library."""
     for name in names[:-1]:
         try:
             return ctypes.CDLL(name)
@@ -42,7 +42,7 @@ def opened(*names: str) -> ctypes.CDLL:
 
 
 class Graphs:
-    """A stream that a program made beside the package, or got by its handle, and the graphs that it captured there."""
+    """A stream that a program made without the package, or got through its handle, and the graphs captured in it."""
 
     def __init__(self, device: str, stream: int = 0) -> None:
         backend, _, index = device.partition(":")
@@ -50,7 +50,7 @@ class Graphs:
         self._driver = opened("libamdhip64.so", "libamdhip64.so.5") if self._is_hip else ctypes.CDLL("libcuda.so.1")
         self._graph, self._executable, self._stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(stream)
         self._owns = not stream
-        Device(device)  # its context lives from now on
+        Device(device)  # from now on the device has a context
         if self._owns:
             with self.current():
                 self.call("hipStreamCreateWithFlags", ctypes.byref(self._stream), 1)
@@ -60,7 +60,7 @@ class Graphs:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device current, as a program of that driver has it."""
+        """Make the device current, as in a program that uses the driver."""
         if self._is_hip:
             self.call("hipSetDevice", self._index)
             yield
@@ -81,7 +81,7 @@ class Graphs:
 
     @contextmanager
     def captured(self, mode: int = FOR_THIS_THREAD, expected: int = 0) -> Iterator[None]:
-        """Capture the work of a block, and make a graph of it that can run."""
+        """Capture the work of a block, and make an executable graph of it."""
         with self.current():
             self.call("hipStreamBeginCapture", self._stream, mode)
             try:
@@ -96,7 +96,8 @@ class Graphs:
                 self.call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), self._graph, flags)
 
     def before(self, other: Graphs) -> None:
-        """Have the other stream wait for this one's work so far; if this one is captured, it takes part in that."""
+        """Let the other stream wait for this stream's work so far. If this stream is captured, the other joins the
+        capture."""
         event = ctypes.c_void_p()
         with self.current():
             self.call("hipEventCreateWithFlags", ctypes.byref(event), 2)
@@ -131,12 +132,12 @@ def test_captured_calls_run_with_each_launch_and_their_results_come_down(gpu: st
     graphs, A = Graphs(gpu), np.array([[0.0, 1.0], [1.0, 0.0]])
     x, y, z = np.array([1.0, 2.0]), np.zeros(2), np.zeros(2)
     with offload_args(A, x, y, z, device=gpu, stream=graphs) as (dA, dx, dy, dz):
-        blas.axpy(1.0, dx, dy)  # brings all up
+        blas.axpy(1.0, dx, dy)  # copies x and y up
         blas.gemv(1.0, dA, dy, 0.0, dz)
         with graphs.captured(mode):
             blas.axpy(2.0, dx, dy)
             blas.gemv(1.0, dA, dy, 1.0, dz)
-        np.testing.assert_array_equal(dy.to_host(), [1, 2])  # nothing has run yet
+        np.testing.assert_array_equal(dy.to_host(), [1, 2])  # the graph has not run yet
         for _ in range(3):
             graphs.launch()
     np.testing.assert_array_equal(y, [7, 14])
@@ -228,7 +229,7 @@ def test_what_a_graph_writes_after_the_last_call_comes_down(gpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"),  # CUDA lets no thread wait while a stream is captured for all
+    ("name", "mode"),  # CUDA allows no waits in a capture for all threads
     [("cuda:0", FOR_THIS_THREAD), ("cuda:0", RELAXED), (HIP, FOR_ALL_THREADS), (HIP, FOR_THIS_THREAD), (HIP, RELAXED)],
 )
 def test_another_region_is_entered_and_left_while_a_stream_is_captured(name: str, mode: int) -> None:
@@ -248,7 +249,7 @@ def test_another_region_is_entered_and_left_while_a_stream_is_captured(name: str
 
 
 def test_a_capture_for_all_threads_survives_what_another_thread_does_here(hip: str) -> None:
-    """HIP 7 ends it at a wait, a question or an allocation of a thread whose mode is not relaxed."""
+    """HIP 7 ends the capture if a thread whose mode is not relaxed waits, queries or allocates."""
     graphs, x = Graphs(hip), ramp(4)
     kept: list[float] = []
     with offload_args(x, device=hip, stream=graphs) as (dx,):
@@ -295,7 +296,7 @@ def test_other_regions_compute_while_a_stream_is_captured(gpu: str) -> None:
 
 @pytest.mark.parametrize("mode", [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED])
 def test_a_graph_beside_the_capture_of_a_program_leaves_that_alone(gpu: str, mode: int) -> None:
-    """The first captured call of a routine may load kernels, which the other capture would forbid."""
+    """The first captured call of a routine may load kernels; the other capture would forbid loading."""
     x, graphs = np.arange(1.0, 9.0), Graphs(gpu)
     region = offload_args(x, device=gpu)
     with region as (dx,):

@@ -1,4 +1,4 @@
-"""Arrays that the host touches while a device is newer: with guard=True an exception says so (T69)."""
+"""With guard=True, the host's access to an array that is newer on a device raises an exception (T69)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from offload_args import Device, In, blas, empty, offload_args, testing, update
 from offload_args.errors import ArgumentError, GuardError
 
 PAGE = os.sysconf("SC_PAGESIZE")
-N = 16 * PAGE // 4  # of float32: at least 15 whole pages
+N = 16 * PAGE // 4  # float32 numbers: at least 15 whole pages
 
 
 def ones(n: int = N) -> Array:
@@ -34,13 +34,13 @@ def ones(n: int = N) -> Array:
 
 
 def settle() -> None:
-    """Let an exception come that waits for the next call."""
+    """Give an exception that is pending until the next call the chance to be raised."""
     for _ in range(3):
         time.sleep(0)
 
 
 def bytes_behind(x: Array) -> Array:
-    """Return what lies in the host's memory, whether or not it may be touched."""
+    """Return the host's bytes, even if access is forbidden."""
     with open("/proc/self/mem", "rb", 0) as memory:
         memory.seek(x.ctypes.data)
         return np.frombuffer(memory.read(x.nbytes), x.dtype)
@@ -56,7 +56,7 @@ TOUCHES: dict[str, Callable[[Array], object]] = {
 
 
 def writeable(x: Array) -> Array:
-    """Return a view that the host may still write, as one that was made before the array was lent."""
+    """Return a view that the host may still write, like a view that was made before the array was lent."""
     return np.frombuffer((np.ctypeslib.ctypes.c_char * x.nbytes).from_address(x.ctypes.data), x.dtype)
 
 
@@ -73,7 +73,7 @@ def test_a_touch_of_an_array_that_the_device_has_newer_is_an_exception(touch: st
     assert f"the host read or wrote x, which is lent at tests/regions/test_guard.py:{at} to {device}" in text
     assert "to_host()" in text and "update(x)" in text
     assert x.flags.writeable
-    x += 1  # it is an array like any other again
+    x += 1  # the array is an ordinary array again
 
 
 SYSTEM_CALLS: dict[str, Callable[[Any, Any], object]] = {
@@ -85,7 +85,7 @@ SYSTEM_CALLS: dict[str, Callable[[Any, Any], object]] = {
 
 @pytest.mark.parametrize("name", SYSTEM_CALLS)
 def test_a_system_call_that_gets_a_guarded_array_says_why(name: str, device: str, tmp_path: Path) -> None:
-    """T62. The kernel answers EFAULT, and no handler sees a fault: the error of the region's block has a note."""
+    """T62. The kernel returns EFAULT, and no handler sees a fault, so the error from the block gets a note."""
     x = ones()
     with open(tmp_path / "x", "wb") as file:
         with pytest.raises(OSError) as raised, offload_args(x, device=device, guard=True) as (dx,):
@@ -105,7 +105,7 @@ def test_a_system_call_that_gets_a_guarded_array_says_why(name: str, device: str
 def test_what_the_device_does_not_have_newer_may_be_read(device: str) -> None:
     A, x, y = ones(), ones(), ones()
     with offload_args(In(A), x, y, device=device, guard=True) as (dA, dx, dy):
-        assert x.sum() == N  # nothing was written yet
+        assert x.sum() == N  # no call has written x yet
         blas.copy(dA, dy)
         assert A.sum() == N and x.sum() == N
         blas.axpy(1.0, dy, dx)
@@ -114,7 +114,7 @@ def test_what_the_device_does_not_have_newer_may_be_read(device: str) -> None:
         update(x)
         assert x.sum() == 2 * N
         blas.scal(2.0, dx)
-        np.testing.assert_array_equal(bytes_behind(x), 2)  # an update brings down what it names
+        np.testing.assert_array_equal(bytes_behind(x), 2)  # an update copies its array down
         update(x[: N // 2])
         assert x[: N // 2 - PAGE].sum() == 4 * (N // 2 - PAGE)
         with update(x) as written:
@@ -137,7 +137,7 @@ def test_pages_that_an_array_shares_stay_readable(device: str) -> None:
             memory[2 * N :].sum()
             settle()
     A = np.ones((64, 2 * PAGE), np.float32)
-    columns = A[:, : PAGE // 4]  # of each line a page or a part of one
+    columns = A[:, : PAGE // 4]  # each line is a page or a part of a page
     with offload_args(columns, device=device, guard=True) as (dA,):
         dA.fill(2)
         assert A[:, PAGE // 4 :].sum() == 64 * (2 * PAGE - PAGE // 4)
@@ -180,13 +180,13 @@ def test_the_exception_is_of_the_thread_that_touched(device: str) -> None:
 
 
 def read_on_a_thread_of_c(x: Array) -> None:
-    """Read some of an array on a thread that Python does not know, as a BLAS has."""
+    """Read some of an array on a thread that Python does not know, such as a BLAS thread."""
     libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
     strlen = ctypes.cast(libc.strlen, ctypes.c_void_p)
     middle = ctypes.c_void_p(x.ctypes.data + x.nbytes // 2)
     create, join = libc.pthread_create, libc.pthread_join
     status = []
-    try:  # the exception may come as soon as the thread runs
+    try:  # the exception may be raised as soon as the thread runs
         status.append(create(ctypes.byref(thread), None, strlen, middle))
     finally:
         join(thread, None)
@@ -213,7 +213,7 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
         assert isinstance(caught[-1], GuardError) and "the host read or wrote x, which is lent" in str(caught[-1])
         thread = threading.Thread(target=partial(lend_and_read, settled=settled))
         thread.start()
-        thread.join()  # the main thread, which Python tells first, does nothing meanwhile
+        thread.join()  # Python informs the main thread first, which only waits here
         assert isinstance(caught[-1], GuardError) and "the host read or wrote x, which is lent" in str(caught[-1])
         settle()
         assert len(caught) == (2 if settled else 4)
@@ -225,7 +225,7 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
             "the host read or wrote x" in note
             for note in getattr(caught[-1], "__notes__", ["the host read or wrote x"])
         )
-    else:  # the main thread told it before it waited
+    else:  # the main thread passed the error on before it waited
         assert isinstance(caught[-1], GuardError)
 
 
@@ -234,7 +234,7 @@ def test_the_main_thread_may_wait_while_threads_of_c_touch_often(device: str) ->
     x, caught = ones(), []
 
     def lend_and_read() -> None:
-        time.sleep(0.5)  # until the main thread waits
+        time.sleep(0.5)  # by then the main thread waits
         for _ in range(40):  # Python's list of pending calls has 32 places
             try:
                 with offload_args(x, device=device, guard=True) as (dx,):
@@ -464,7 +464,7 @@ with offload_args(x, device={device!r}, guard=True) as (dx,):
     ctypes.string_at(64)
 """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONFAULTHANDLER"}
-    # AddressSanitizer has a handler of its own, which reports the fault and exits.
+    # AddressSanitizer's own handler would report the fault and exit.
     environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
     for before, inside in (("faulthandler.enable()", ""), ("", "faulthandler.enable()"), ("", "")):
         command = [sys.executable, "-c", program.format(before, inside)]
@@ -516,7 +516,7 @@ def test_finding_the_names_holds_no_variable_of_the_caller(device: str) -> None:
     del x, arguments
     gc.collect()
     assert gone() is None
-    variables = locals()  # Python itself gives the program the dict that was used
+    variables = locals()  # Python itself gives the program this dict
     with offload_args(*(y,), device=device, guard=True):
         pass
     assert variables["y"] is y

@@ -1,4 +1,4 @@
-"""Arrays, regions and pointers that are deleted, resized, collected or made again."""
+"""Arrays, regions and pointers that are deleted, resized, garbage-collected or made again."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_regions_and_call_work_beside_code_that_holds_every_object(device: str) 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda *_, **__: held.append(gc.get_objects())  # type: ignore[assignment]
-        # Both are packed, and warned of: they are views of two arrays.
+        # Both arguments are views of different arrays, so both are packed with a warning.
         with offload_args(In(x[::-2]), In(ramp(8)[6::-2]), device=device) as (even, odd):
             assert blas.asum(even) + blas.asum(odd) == x.sum()
     assert len(held) >= 3  # once for the attribute, twice for the warnings

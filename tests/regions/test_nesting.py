@@ -1,4 +1,4 @@
-"""Regions inside regions: arrays that are present are shared, rights narrow inwards, any order of leaving is right."""
+"""Nested regions: present arrays are shared, inner regions have fewer rights, and regions may be left in any order."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_nested_regions_may_be_left_in_the_wrong_order(device: str) -> None:
     assert x.flags.writeable
 
 
-# As the inner region lends an array that the outer one lends as Out.
+# How the inner region lends an array that the outer region lends as Out.
 INNER: dict[str, Callable[[Array], Any]] = {
     "by use": lambda x: x,
     "In": In,

@@ -1,4 +1,4 @@
-"""A region over several cells of a notebook: open, close and discard."""
+"""Regions that span several cells of a notebook: open, close and discard."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_closing_a_region_that_is_not_open_does_nothing(device: str) -> None:
     x = ramp(8)
     region = offload_args(x, device=device)
     for end in (region.close, region.discard):
-        assert end() is None  # it was never open
+        assert end() is None  # the region was never open
     with region as (dx,):
         blas.scal(2.0, dx)
         region.close()

@@ -1,4 +1,4 @@
-"""Regions of a notebook's cells that run again, and the list of open regions (T68)."""
+"""Regions in cells of a notebook that run again, and the list of open regions (T68)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_cell_that_opens_a_region_may_run_again_and_says_that_the_first_one_
     assert "close()" in text and "discard()" in text and "open_regions()" in text
     blas.scal(2.0, dx)
     region.close()
-    np.testing.assert_array_equal(x, ramp(8))  # it was the inner one
+    np.testing.assert_array_equal(x, ramp(8))  # the closed region was the inner one
     assert open_regions() == [kept]
     open_regions()[0].close()
     np.testing.assert_array_equal(x, 2 * ramp(8))
@@ -70,14 +70,14 @@ def test_regions_that_are_nested_on_purpose_do_not_warn(device: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with offload_args(x, device=device):
-            inner = offload_args(x, device=device)  # a block is around it
+            inner = offload_args(x, device=device)  # a block surrounds this region
             inner.open()
             inner.close()
         outer = offload_args(A[:, :3], x, device=device)
         outer.open()
         for inner in (
-            offload_args(A[:, 3:], y, device=device),  # columns beside those: no byte is shared
-            offload_args(In(x), device=device),  # nothing to come down
+            offload_args(A[:, 3:], y, device=device),  # other columns, so no byte is shared
+            offload_args(In(x), device=device),  # no results to copy down
         ):
             inner.open()
             inner.close()

@@ -1,4 +1,5 @@
-"""Arrays that share memory in one region share it on the device; overlap that would change a result is refused."""
+"""Arrays of one region that share memory on the host share it on the device. Overlap that would change a result is
+refused."""
 
 from __future__ import annotations
 

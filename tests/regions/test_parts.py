@@ -1,4 +1,4 @@
-"""Writing by parts: arrays that calls fill block by block. What was written comes down, and nothing goes up."""
+"""Arrays that calls fill block by block: the written blocks come down, and no bytes go up."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_streams_of_regions_write_and_read_parts_in_order() -> None:
         with offload_args(Out(x), device=sim) as (dx,):
             dx[0].fill(1)
             with offload_args(x[0], Out(x[1]), device=sim) as (first, second):
-                blas.copy(first, second)  # on another stream than the fill
+                blas.copy(first, second)  # on a different stream from the fill
                 blas.scal(2.0, second)
             dx[3].fill(5)
             with offload_args(Out(x[2]), x[3], device=sim) as (third, last):
@@ -560,7 +560,7 @@ def test_products_fill_tiles_of_a_plain_array(device: str) -> None:
     with testing.counting(Device(device)) as moved, offload_args(In(A), In(B), C, device=device) as (dA, dB, dC):
         for i in (3, 0):
             blas.gemm(1.0, dA[i : i + 3], dB[:, :4], 0.0, dC[i : i + 3, :4])
-        blas.gemm(1.0, dA[:3], dB[:, :4], 1.0, dC[:3, :4])  # reads what calls wrote
+        blas.gemm(1.0, dA[:3], dB[:, :4], 1.0, dC[:3, :4])  # reads blocks that calls wrote
     expected[:3, :4] *= 2
     np.testing.assert_array_equal(C, expected)
     assert (moved.bytes_up, moved.bytes_down) == (A.nbytes + B.nbytes, C.nbytes // 2)

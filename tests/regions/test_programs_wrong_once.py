@@ -1,4 +1,4 @@
-"""Programs that came out wrong once, beside the model of the documented rules."""
+"""Programs that once had wrong results, compared with the model of the documented rules."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def updates_two_arrays_that_overlap_and_raises(p: Program, first: str, other: st
 def takes_the_address_of_an_out_that_a_call_left_undefined(p: Program, first: str, other: str) -> None:
     p.do(p.enter(first, ("Out", "a", "")))
     if first.startswith("sim:"):
-        p.do_failing(p.fill(p.operand(1, 0)), first, 3)  # after some of it was filled
+        p.do_failing(p.fill(p.operand(1, 0)), first, 3)  # the call fails after a part was filled
         p.do(p.asum(p.operand(1, 0)))
     p.do(p.address(p.operand(1, 0)))
 
@@ -135,7 +135,7 @@ def reads_on_the_host_what_another_device_has_left(p: Program, first: str, other
     p.do(p.enter(first, ("In", "A", "[:, :3]"), ("In", "A", "[:, 3:]")))
     p.do(p.leave(1, "well"))
     p.do(p.to_host(p.operand(2, 1)))
-    p.do(p.write_lent("A", "[1::2, ::2]"))  # no device has any of it
+    p.do(p.write_lent("A", "[1::2, ::2]"))  # no device has a part of A
 
 
 def updates_an_array_that_one_lent_for_reading_crosses(p: Program, first: str, other: str) -> None:
@@ -188,7 +188,7 @@ def lends_columns_apart_and_then_together(p: Program, first: str, other: str) ->
 def test_a_program_agrees_with_the_documents_that(
     devices: tuple[str, str], write: Callable[[Program, str, str], None]
 ) -> None:
-    for _ in range(3):  # the first time libraries are looked for, and the moment is another one
+    for _ in range(3):  # the first run also searches for libraries, which shifts the moment
         with program_on(devices, "aA") as program:
             write(program, *devices)
             large = "L" in program.world.bases

@@ -1,11 +1,12 @@
-"""Random programs against the model of the documented rules, helpers/model/: results, errors, every host byte.
+"""Random programs are compared with the model of the documented rules, helpers/model/: results, errors, every host
+byte.
 
-Programs nest regions, lend overlapping views, update, assign, fail, also while other work is in flight, keep arrays on
-devices, and use two devices and four threads. One that comes out otherwise than it must is shrunk, and printed as
-Python that runs in tests/.
+Programs nest regions, lend overlapping views, update, assign, fail (also while other work is in flight), keep arrays on
+devices, and use two devices and four threads. A program with a wrong outcome is shrunk, and printed as Python code that
+runs in tests/.
 
-OFFLOAD_ARGS_MODEL_STEPS: how many steps are tried, 10,000 unless it is set. OFFLOAD_ARGS_MODEL_SEED: a number, or
-"random", for other programs than those of each run.
+OFFLOAD_ARGS_MODEL_STEPS is the number of steps, by default 10,000. OFFLOAD_ARGS_MODEL_SEED, a number or "random",
+selects other programs than the default ones.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED")
 
 
 def check(devices: tuple[str, str], steps: int, write: Callable[[tuple[str, str], bytes], None]) -> None:
-    """Have Hypothesis make programs of so many steps in all."""
+    """Let Hypothesis make programs with this total number of steps."""
     seen = False
 
     def repeated(data: bytes) -> None:
-        """While a fault is shrunk, try a program some times: the moment at which threads meet may decide."""
+        """While a fault is shrunk, try a program several times, because the fault may depend on the timing of
+        threads."""
         nonlocal seen
         for _ in range(3 if seen else 1):
             try:

@@ -1,4 +1,5 @@
-"""Random programs that capture chains and replay them, against the model of the documented rules: helpers/model/."""
+"""Random programs that capture and replay chains are compared with the model of the documented rules,
+helpers/model/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read-only arrays are never written, and lent arrays are read-only to the host meanwhile."""
+"""Read-only arrays are never written, and the host can't write arrays while they are lent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_view_made_read_only_is_never_written_through_beside_its_array(
         with pytest.raises(DirectionError):
             dv.assign(9)
         dA.assign(2 * ramp(3, 5))
-        with pytest.raises(DirectionError, match="is read-only and lent as"):  # it is known as such further in
+        with pytest.raises(DirectionError, match="is read-only and lent as"):  # inner regions know that x is read-only
             with offload_args(InOut(view), device=device):
                 pass
         with offload_args(A, view, device=device) as (inner, dv):
@@ -165,7 +165,7 @@ def test_an_array_that_is_lent_and_left_within_a_block_of_update_may_be_written_
                     region.open()
                     assert not x.flags.writeable
                 regions.pop().close()
-                for region in regions:  # the older one last
+                for region in regions:  # the older region is last
                     assert not x.flags.writeable
                     region.close()
                 x += 1

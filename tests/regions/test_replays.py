@@ -53,7 +53,7 @@ from offload_args.errors import (
 
 
 def numbers(*shape: int, seed: int = 0) -> Array:
-    """Return small whole numbers, of which each order of sums gives the same bits."""
+    """Return small integers, whose sums have the same bits in every order."""
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float64)
 
 
@@ -66,7 +66,7 @@ def test_captured_calls_run_at_each_replay_with_new_contents(device: str, order:
         with region.capture(x=dx) as g:
             blas.gemv(2.0, da, dx, 1.0, dy)
             blas.scal(0.5, dy)
-        assert np.array_equal(dy.to_host(), expected)  # nothing has run yet
+        assert np.array_equal(dy.to_host(), expected)  # the calls have not run yet
         for seed in range(3):
             new = numbers(7, seed=seed)
             g.replay(x=new)
@@ -84,7 +84,7 @@ def test_an_out_that_a_graph_writes_first_comes_down(device: str) -> None:
     with region as (dx, dy, dz):
         with region.capture() as g:
             dy.fill(3.0)
-            blas.axpy(2.0, dx, dy)  # it may read the Out, which a captured call has written
+            blas.axpy(2.0, dx, dy)  # this may read the Out because a captured call writes it first
             dz.copy_from(dy)
         g.replay()
         g.replay()
@@ -180,7 +180,7 @@ def test_an_array_is_not_read_on_the_host_while_calls_are_captured(device: str) 
     region = offload_args(x, y, device=device)
     with region as (dx, dy):
         with region.capture() as g:
-            dx.fill(3.0)  # needs none of the host's bytes
+            dx.fill(3.0)  # needs no bytes of the host
             for pointer in (dx, dy):
                 with pytest.raises(CaptureError):
                     pointer.to_host()
@@ -253,7 +253,7 @@ def test_a_graph_whose_region_has_ended_is_stale(device: str) -> None:
             both.replay()
     with pytest.raises(StaleGraphError, match="region has ended"):
         own.replay()
-    with region as (dx,):  # another one, of the same object
+    with region as (dx,):  # the same object makes another region
         with pytest.raises(StaleGraphError):
             own.replay()
     assert np.array_equal(x, 2 * numbers(8))
@@ -282,7 +282,7 @@ def test_a_region_that_raises_discards_what_a_replay_wrote_by_its_pointer(device
             blas.swap(dx[:2], first[2:4])
         g.replay()
         raise KeyError
-    with pytest.raises(InvalidDataError):  # as after the calls themselves
+    with pytest.raises(InvalidDataError):  # as after calls without a graph
         outer.close()
     assert np.array_equal(x, numbers(8))
 
@@ -351,16 +351,16 @@ def test_contents_that_are_also_written(device: str) -> None:
     with region as (dx, dy, dz):
         with region.capture(a=dx, b=dy, c=dz) as g:
             blas.scal(1.0, dx)
-        g.replay(a=dy, b=dx)  # they swap
+        g.replay(a=dy, b=dx)  # a and b swap
         assert np.array_equal(dx.to_host(), y) and np.array_equal(dy.to_host(), x)
-        g.replay(a=dy, b=dz, c=dx)  # and go round
+        g.replay(a=dy, b=dz, c=dx)  # a, b and c rotate
         assert np.array_equal(dx.to_host(), x) and np.array_equal(dy.to_host(), z) and np.array_equal(dz.to_host(), y)
-        g.replay(b=numbers(6, seed=3), a=dy)  # a gets what b was
+        g.replay(b=numbers(6, seed=3), a=dy)  # a gets the old contents of b
     assert np.array_equal(x, numbers(6, seed=2)) and np.array_equal(y, numbers(6, seed=3))
 
 
 def test_contents_of_threads_do_not_mix(device: str) -> None:
-    """A replay with contents is one step: no other thread's contents come between them and the calls."""
+    """A replay with new contents is one step: no other thread's contents replace them before the calls run."""
     x, y, total = np.zeros(500), np.zeros(500), np.zeros(500)
     region = offload_args(x, y, total, device=device)
     with region as (dx, dy, dtotal):
@@ -387,7 +387,7 @@ def test_threads_replay_one_graph(device: str) -> None:
     with region as (dx, dy):
         with region.capture() as g:
             blas.axpy(1.0, dx, dy)
-        order = threading.Lock() if device == "host" else contextlib.nullcontext()  # the host has no streams
+        order = threading.Lock() if device == "host" else contextlib.nullcontext()  # no streams on the host
 
         def replay() -> None:
             for _ in range(20):
@@ -469,7 +469,7 @@ def test_no_content_is_written_when_a_later_one_is_refused(device: str) -> None:
     with region as (dx, dy):
         with region.capture(whole=dy, part=dy[0]) as g:
             blas.scal(2.0, dx)
-        g.replay(whole=np.ones((4, 3)), part=z)  # the first one defines the array of the second one
+        g.replay(whole=np.ones((4, 3)), part=z)  # `whole` contains the array of `part`
     assert np.array_equal(y, [z, *np.ones((3, 3))])
 
 
@@ -568,14 +568,14 @@ def test_a_name_is_of_a_live_pointer_and_any_word(device: str) -> None:
             blas.scal(g["name"], dx)
         with pytest.raises(StalePointerError, match="y is a pointer"), g.update(y=dead):
             pass
-        g.replay(self=numbers(4, seed=2), name=3.0)  # the old calls are there
+        g.replay(self=numbers(4, seed=2), name=3.0)  # the old calls are still in the graph
         with g.update(self=dx):
             pass
     assert np.array_equal(x, 3 * numbers(4, seed=2))
 
 
 def test_a_graph_is_neither_copied_nor_pickled(device: str) -> None:
-    """A copy would end the calls of the first one with itself."""
+    """A deleted copy would end the calls of the original."""
     x = numbers(4)
     region = offload_args(x, device=device)
     with region as (dx,):
@@ -641,11 +641,11 @@ def test_numbers_by_name(device: str) -> None:
         assert g["x"] is dx and g["alpha"].shape == () and g["alpha"].dtype == np.float64
         g.replay()
         assert np.array_equal(dy.to_host(), 2 * a @ x)
-        g.replay(beta=1.0)  # a zero at the capture is no constant
+        g.replay(beta=1.0)  # a zero at the capture does not become a constant
         assert np.array_equal(dy.to_host(), 4 * a @ x)
         g.replay(alpha=-3, beta=np.float64(0.5))
         assert np.array_equal(dy.to_host(), -a @ x)
-        g.replay(alpha=g["beta"], beta=g["alpha"])  # they swap
+        g.replay(alpha=g["beta"], beta=g["alpha"])  # alpha and beta swap
         assert np.array_equal(dy.to_host(), 3.5 * a @ x)
         for wrong, error in [
             ({"alpha": "2"}, ArgumentTypeError),
@@ -702,14 +702,14 @@ def test_a_number_of_another_graph_ends_with_its_region(device: str) -> None:
 
 
 def has_loops(device: str) -> bool:
-    """Return whether the driver has graphs that repeat another one."""
+    """Return whether the driver has graphs that repeat another graph."""
     if not device.startswith("cuda") or os.environ.get("CUDA_DOUBLE_LOOPS") == "0":
         return False
     return hasattr(ctypes.CDLL("libcuda.so.1"), "cuGraphConditionalHandleCreate")
 
 
 def test_a_loop_ends_after_the_step_that_set_the_number(device: str) -> None:
-    """Each step adds 1 to x, and shifts the row of zeros whose end is looked at."""
+    """Each step adds 1 to x, and shifts a row, whose last element is the number that ends the loop."""
     x = np.zeros(3)
     row = np.array([5.0, 0, 0, 0, 0])
     spare = np.zeros(5)
@@ -723,14 +723,14 @@ def test_a_loop_ends_after_the_step_that_set_the_number(device: str) -> None:
 
         assert region.loop(body, until=drow[4:], at_most=3) == 3
         assert region.loop(body, until=drow[4:], at_most=100) == 1
-        assert region.loop(body, until=drow[4:], at_most=100) == 1  # at least one step
+        assert region.loop(body, until=drow[4:], at_most=100) == 1  # there is at least one step
         assert region.loop(body, until=drow[4:], at_most=0) == 0
     assert (x == 5).all() and (row == 5).all()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128", "bool", "int8", "int64"])
 def test_a_loop_looks_at_numbers_of_each_dtype(device: str, dtype: str) -> None:
-    """-0.0 is zero, too. Where the driver has loops, nothing comes down for a look."""
+    """-0.0 counts as zero, too. If the driver has loops, the number is not copied down."""
     for at, at_most in (6, 100), (7, 100), (7, 3):
         row, spare = np.zeros(9, dtype), np.zeros(9, dtype)
         if row.dtype.kind in "fc":
@@ -753,7 +753,7 @@ def test_a_loop_looks_at_numbers_of_each_dtype(device: str, dtype: str) -> None:
 
 
 def test_a_loop_of_products_needs_no_look(device: str) -> None:
-    """The driver has no loop of calls that allocate: the graph has memory for what a library uses inside."""
+    """The driver's loops can't contain calls that allocate, so the graph owns the memory that a library uses inside."""
     shift, x, y = np.eye(4, k=-1), np.array([1.0, 0, 0, 0]), np.zeros(4)
     region = offload_args(shift, x, y, device=device)
     with region as (dshift, dx, dy):
@@ -862,7 +862,7 @@ def test_a_loop_that_would_look_at_what_nothing_wrote_runs_no_step(device: str, 
 
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets an element at each capture."""
+    """Return a list that gets one element at each capture."""
     begun: list[int] = []
 
     class Counting(graphs.Capture):
@@ -888,7 +888,7 @@ def test_a_second_loop_of_the_same_calls_captures_nothing(device: str, captures:
             for _ in range(3):
                 assert region.loop(body, until=dflag[:1], at_most=2) == 2
                 assert len(captures) == entered
-            assert region.loop(body, until=dones[:1], at_most=5) == 1  # another element to look at
+            assert region.loop(body, until=dones[:1], at_most=5) == 1  # another element ends the loop
             assert len(captures) == entered
     assert (x == 14).all()
 
@@ -940,7 +940,7 @@ def test_graphs_of_loops_end_with_their_region(device: str) -> None:
     x, flag = np.zeros(3), np.zeros(2)
     lent = offload_args(x, np.ones(3), flag, device=device)
     with lent as (dx, dones, dflag):
-        for factor in range(6):  # more than are kept
+        for factor in range(6):  # more loops than are kept
 
             def body(factor: float = factor) -> None:
                 blas.axpy(factor, dones, dx)
@@ -977,10 +977,10 @@ def test_nodes_and_drawings(device: str, tmp_path: Any) -> None:
         assert (tmp_path / "graph.svg").read_text() == drawing == g._repr_svg_()
     root = ElementTree.fromstring(drawing)
     kinds = [element.tag.partition("}")[2] for element in root]
-    arrows = sum(len(node.reads) for node in (gemv, fill, axpy)) + 2  # of the results: argument 4 and x
+    arrows = sum(len(node.reads) for node in (gemv, fill, axpy)) + 2  # 2 arrows of results: argument 4 and x
     assert kinds.count("rect") == 4 and kinds.count("path") == arrows
     assert [element.text for element in root if element.get("class") == "r"] == ["argument 4", "x"]
-    assert g.nodes[2].reads == ("an array",)  # their names ended with the region
+    assert g.nodes[2].reads == ("an array",)  # the names of arrays ended with the region
     assert str(Graph()) == "<Graph without calls>" and Graph()._repr_svg_() is None
 
 
@@ -996,13 +996,13 @@ def test_graphs_leave_the_memory_as_it_was(device: str, count: int) -> None:
 
         def capture() -> None:
             with region.capture(alpha=2.0) as g:
-                blas.gemv(g["alpha"], dy.reshape(8, 8), dx[:8], 0.0, dx[8:16])  # 0.0 is staged beside alpha
+                blas.gemv(g["alpha"], dy.reshape(8, 8), dx[:8], 0.0, dx[8:16])  # 0.0 is staged with alpha
                 dy.assign(1.0)
             g.replay(alpha=3.0)
 
         for _ in range(5):
             capture()
-        opened.trim()  # how many blocks copies pin depends on the device's speed
+        opened.trim()  # the number of blocks that copies pin depends on the device's speed
         before = opened.counters
         for _ in range(count):
             capture()
@@ -1032,7 +1032,7 @@ def test_graphs_that_are_dropped_leave_nothing(device: str) -> None:
 
 
 def test_a_graph_that_is_dropped_while_the_driver_fails_says_nothing() -> None:
-    """Nothing is lost, and Python would print the failure amid other work."""
+    """No data are lost, and Python would print the failure in the middle of other work."""
     sim = testing.sim_device()
     x = numbers(64)
     region = offload_args(x, device=sim)
@@ -1047,7 +1047,7 @@ def test_a_graph_that_is_dropped_while_the_driver_fails_says_nothing() -> None:
             block = region.capture()
             block.__enter__()
             testing.fail_call(sim, k)
-            del block  # it is never left
+            del block  # the block is never left
             testing.fail_call(sim, 0)
     assert np.array_equal(x, numbers(64))
 

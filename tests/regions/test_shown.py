@@ -1,4 +1,4 @@
-"""How a region shows itself, as text and in a notebook."""
+"""How a region is shown, as text and in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at any place of a region leaves nothing behind and is not lost."""
+"""Ctrl-C at any place of a region leaves no memory or lent array behind, and is not lost."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(
 @pytest.mark.promise("T24")
 @pytest.mark.parametrize("again", [0, 50e-6], ids=["once", "storm"])
 @pytest.mark.parametrize("n", [64, 1 << 19])
-@pytest.mark.parametrize("later", [1.3, pytest.param(1.1, marks=pytest.mark.slow)])  # each time, by this factor
+@pytest.mark.parametrize("later", [1.3, pytest.param(1.1, marks=pytest.mark.slow)])  # growth of the delay
 def test_ctrl_c_leaves_no_memory_and_each_array_old_or_new(device: str, n: int, again: float, later: float) -> None:
     def use(x: Array, y: Array, interrupted_after: float = 0) -> None:
         signal.setitimer(signal.ITIMER_REAL, interrupted_after)
@@ -117,10 +117,10 @@ def test_ctrl_c_leaves_no_memory_and_each_array_old_or_new(device: str, n: int, 
     before = Device(device).counters
     late = interrupted = 0
     gc.collect()
-    gc.disable()  # an exception of a finalizer would be lost
+    gc.disable()  # an exception in a finalizer would be lost
     handler = signal.signal(signal.SIGALRM, interrupt)
     try:
-        while late < 8:  # at last it comes too late
+        while late < 8:  # at the end, signals come too late
             x, y = arrays()
             try:
                 use(x, y, 1e-6 * later ** (late + interrupted))

@@ -1,4 +1,4 @@
-"""Streams: the region's own, the caller's, and memory that is freed behind a busy one."""
+"""Streams of the region and of the caller, and memory that is freed behind a busy stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_memory_freed_behind_a_busy_stream_reaches_the_next_array_whole(device: 
         a, b, c = (np.full(shape, 3 * i + j, np.float32) for j, shape in enumerate(((256, 256), 256**2, 256**2), 1))
         region = offload_args(twice, a, device=device)
         dtwice, da = region.__enter__()
-        for _ in range(20):  # on a GPU they are asked for long before they are done
+        for _ in range(20):  # on a GPU, the calls are issued long before they are done
             blas.trsm(1.0, dtwice, da)
         leaving = threading.Thread(target=region.__exit__, args=how)
         leaving.start()
@@ -94,7 +94,7 @@ def test_calls_go_to_the_callers_stream_and_their_results_come_down(cuda: str) -
 @pytest.mark.parametrize("body", ["ends", "raises"])
 def test_the_callers_stream_is_destroyed_before_the_region_is_left(cuda: str, body: str) -> None:
     twice = 2 * np.eye(256, dtype=np.float32)
-    for i in range(1, 20):  # new streams are where old ones were
+    for i in range(1, 20):  # new streams get the addresses of old ones
         stream = OwnStream()
         a = np.full((256, 256), i, np.float32)
         with contextlib.suppress(KeyError), offload_args(twice, a, device=cuda, stream=stream) as (dtwice, da):
@@ -104,7 +104,7 @@ def test_the_callers_stream_is_destroyed_before_the_region_is_left(cuda: str, bo
             if body == "raises":
                 raise KeyError
         np.testing.assert_array_equal(a, np.full_like(a, i * (1 if body == "raises" else 0.5**20)))
-        with offload_args(twice, a, device=cuda) as (dtwice, da):  # the library's handle that had the stream
+        with offload_args(twice, a, device=cuda) as (dtwice, da):  # uses the library's handle that had the stream
             blas.trmm(1.0, dtwice, da)
         np.testing.assert_array_equal(a, np.full_like(a, i * (2 if body == "raises" else 0.5**19)))
     Device(cuda).synchronize()
@@ -131,7 +131,7 @@ def test_a_region_ends_where_the_driver_can_not_tell_whether_its_stream_is_captu
     sim, x = testing.sim_device(), np.ones(4)
     first = offload_args(x, device=sim)
     with first:
-        assert not hasattr(first, "stream")  # from here on it may be captured
+        assert not hasattr(first, "stream")  # from here on the stream may be captured
     second = offload_args(x, device=sim)
     second.__enter__()
     testing.fail_call(sim, 1)

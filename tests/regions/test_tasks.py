@@ -1,4 +1,4 @@
-"""Tasks of asyncio whose regions are open across awaits: they interleave on one thread, in any order."""
+"""Tasks of asyncio with regions that are open across awaits interleave on one thread, in any order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[DevicePtr[np.float64], Array], None]
 
 
 class Turns:
-    """Lets tasks go on in a given order of their names."""
+    """Lets tasks continue in a given order of their names."""
 
     def __init__(self, order: str) -> None:
         self.order = list(order)
@@ -38,7 +38,7 @@ async def task(name: str, turns: Turns, x: Array, device: str, body: Body, fails
 
 
 def run(order: str, *tasks: Callable[[Turns], Coroutine[Any, Any, None]]) -> list[BaseException | None]:
-    """Run the tasks. Return what each raised, or None."""
+    """Run the tasks. Return each task's exception, or None."""
 
     async def gathered() -> list[BaseException | None]:
         turns = Turns(order)
@@ -59,7 +59,7 @@ def change_on_the_host(value: float) -> Body:
     return body
 
 
-# Three turns each: a task enters, writes, leaves.
+# Each task has three turns: it enters, writes and leaves.
 ORDERS = ["abbaab", "ababba", "abbbaa", "aabbba", "abaabb"]
 
 
@@ -115,5 +115,5 @@ def test_a_task_that_fails_discards_what_others_wrote_to_the_same_array_and_says
     assert "was written on the device and discarded" in raised[1].__notes__[0]
     if order[-1] == "a":
         assert isinstance(raised[0], InvalidDataError)
-    else:  # it was left while the array was still lent
+    else:  # the region was left while the array was still lent
         assert raised[0] is None

@@ -1,4 +1,4 @@
-"""One array on several devices: results are never lost, and reach every holder."""
+"""One array on several devices: results are never lost, and reach every device that has the array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAIRS = (("sim:0", "sim:1"), ("host", "sim:1"), ("sim:0", "host"), ("cuda:0", "s
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def devices(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """Two devices that are here."""
+    """The names of two available devices."""
     first, second = request.param
     return open_or_skip(first), open_or_skip(second)
 
@@ -36,7 +36,7 @@ def test_a_result_is_never_lost_between_two_devices(devices: tuple[str, str]) ->
             try:
                 with offload_args(x, ones, device=device) as (dx, dones):
                     blas.axpy(1.0, dones, dx)
-            except DirectionError:  # the other device has it
+            except DirectionError:  # the other device may write x
                 time.sleep(0.0005)
                 continue
             done += 1
@@ -70,7 +70,7 @@ def test_an_update_that_names_one_device_reaches_every_other_one(devices: tuple[
     with offload_args(x, device=devices[0]) as (first,):
         assert blas.asum(first) == x.size
         with offload_args(x, device=devices[1]) as (second,):
-            with update(x, device=device):  # the second device has not read it yet
+            with update(x, device=device):  # the second device has not read x yet
                 x[:] = 5.0
             assert blas.asum(second) == blas.asum(first) == 5.0 * x.size
         with offload_args(x, device=devices[1]) as (later,), offload_args(x[100:200], device=devices[0]) as (part,):
@@ -158,7 +158,7 @@ def test_bytes_the_host_writes_reach_packed_arrays_or_are_refused(device: str) -
         with update(x):
             x[:] = 1.0
         assert blas.asum(packed[1]) == 3.0
-        with update(x[0, ::2]) as part:  # all of the packed array goes up again
+        with update(x[0, ::2]) as part:  # the whole packed array goes up again
             part[:] = 2.0
         np.testing.assert_array_equal(packed.to_host(), x[::2, ::-2])
         assert blas.asum(packed[0]) == np.abs(x[0, ::-2]).sum()
@@ -168,7 +168,7 @@ def test_bytes_the_host_writes_reach_packed_arrays_or_are_refused(device: str) -
             with update(x[0, 1:4:2]):
                 raise AssertionError("nothing may be written")
         with pytest.raises(PresentError, match="is not present on the device"):
-            update(x[1, ::2])  # between the lines of what is packed
+            update(x[1, ::2])  # between the lines of the packed array
         update(x[::2, ::-2])
         assert x[::2, ::-2].tolist() == [[4.0] * 3] * 2
 

@@ -1,4 +1,4 @@
-"""update and assign: exact bytes to and from the host while a region is open."""
+"""update and assign copy exact bytes to and from the host while a region is open."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_irregular_part_of_a_lent_array_is_updated_exactly(device: str) -> No
         blas.scal(2.0, dx[0])
         with update(x[::2, ::2]) as part:
             np.testing.assert_array_equal(part[0], [0, 4, 8])
-            assert x[0, 1] == 1.0  # not a part of it
+            assert x[0, 1] == 1.0  # this element is not in the part
             part[:] = 7.0
     expected = np.arange(24.0).reshape(4, 6)
     expected[0] *= 2
@@ -117,7 +117,7 @@ def test_an_irregular_part_of_a_lent_array_is_updated_exactly(device: str) -> No
 
 
 def test_a_part_with_no_elements_may_be_written_as_any_other(device: str) -> None:
-    A = np.zeros((4, 6))[:, :5]  # with gaps
+    A = np.zeros((4, 6))[:, :5]  # a matrix with gaps
     with offload_args(A, device=device):
         for part in (A, A[:, 3:3], A[4:], A[2:2, 1:3]):
             with update(part):

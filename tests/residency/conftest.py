@@ -1,4 +1,4 @@
-"""Residency on request only, and whether pages can be watched."""
+"""Fixtures for residency on request only, and for tests that need watched pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explicit() -> Iterator[None]:
 
 @pytest.fixture
 def tracked() -> None:
-    """For tests of copies that are spared: they run only where the kernel lets pages be watched (userfaultfd)."""
+    """Skip a test of spared copies unless the kernel can watch pages (userfaultfd)."""
     if not Device("host").residency.tracking:
         if "pages" in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
             pytest.fail("OFFLOAD_ARGS_REQUIRE needs pages to be watched, and this kernel or container refuses")

@@ -1,4 +1,4 @@
-"""Residency by itself: when arrays are kept, and how the mode is chosen."""
+"""Automatic residency: when arrays are kept, and how the mode is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a resident array only the bytes that were written since are sent again."""
+"""Only the bytes of a resident array that were written since the last copy are sent again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_region_around_the_loop_moves_the_matrix_once(device: str) -> None:
 def test_an_unchanged_array_is_sent_once(device: str, tracked: None) -> None:
     x = ramp()
     assert [sent(x, device, resident=True) for _ in range(3)] == [x.nbytes, 0, 0]
-    assert sent(x, device) == 0  # it stays for any region that lends it next
+    assert sent(x, device) == 0  # x stays resident for any region
     assert Device(device).residency.kept_bytes == x.nbytes
 
 
@@ -109,7 +109,7 @@ def write_one_byte_at_each_end(x: Array) -> None:
 
 
 def forget_pages(x: Array) -> None:
-    """The kernel's own way to change memory: pages are zero again."""
+    """Let the kernel replace the array's pages by zeros."""
     libc = ctypes.CDLL(None, use_errno=True)
     first = (x.ctypes.data + PAGE - 1) // PAGE * PAGE
     assert libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(16 * PAGE), 4) == 0
@@ -149,11 +149,11 @@ def test_arrays_can_be_resident_from_128_kib_on(device: str, n: int) -> None:
         sent(x, device, resident=True)
         x[n // 2] = -i
         sent(x, device)
-    assert Device(device).residency.kept == (4 * n >= 128 << 10)  # small ones are sent as fast as they are looked at
+    assert Device(device).residency.kept == (4 * n >= 128 << 10)  # comparing small arrays takes as long as sending
 
 
 def test_memory_never_written_counts_as_what_it_is(device: str) -> None:
-    x = np.zeros(N, np.float32)  # no page of it exists yet
+    x = np.zeros(N, np.float32)  # none of its pages exist yet
     assert sent(x, device, resident=True) == x.nbytes
     sent(x, device)
     x[17] = 1
@@ -164,7 +164,7 @@ def test_memory_never_written_counts_as_what_it_is(device: str) -> None:
 def test_of_huge_pages_only_the_written_one_is_sent(device: str, tracked: None) -> None:
     x = np.ones(1 << 22, np.float32)  # 16 MiB: NumPy asks for huge pages
     sent(x, device, resident=True)
-    assert sent(x, device) <= 2 * PAGE  # its neighbours'
+    assert sent(x, device) <= 2 * PAGE  # pages with neighbours
     x[1 << 21] = 5
     assert 0 < sent(x, device) <= (2 << 20) + 2 * PAGE
     assert sent(x, device) <= 2 * PAGE
@@ -175,7 +175,7 @@ def test_a_write_while_it_is_lent_is_sent_with_the_next_region(device: str) -> N
     view = x[10:20]
     with offload_args(In(x), device=device, resident=True) as (dx,):
         blas.asum(dx)
-        view[:] = -1  # a view taken before is not locked
+        view[:] = -1  # a view made earlier is not locked
     assert sent(x, device) > 0
 
 
@@ -231,7 +231,7 @@ def test_arrays_of_one_region_are_each_sent_as_they_are_when_first_read(device: 
             with offload_args.update(b):  # the first read of another array does not fix the contents of this one
                 b[step * 3000 : step * 3000 + 50] = step + 0.5
             blas.copy(db, ds[1])
-            if step != 1:  # bytes not read then are read with all that was written since
+            if step != 1:  # otherwise the bytes are read with later writes
                 blas.copy(dc, ds[2])
             else:
                 blas.copy(da, ds[2])
@@ -245,7 +245,7 @@ def test_matrices_with_a_leading_dimension(device: str) -> None:
     A, x = parent[:, 100:900], np.ones(800, np.float32)
     for i in range(4):
         A[100 + i, 5] = i
-        parent[200, 0] = i  # a gap
+        parent[200, 0] = i  # an element in a gap
         y = np.zeros(300, np.float32)
         with offload_args(A, x, y, device=device, resident=True) as (dA, dx, dy):
             blas.gemv(1.0, dA, dx, 0.0, dy)

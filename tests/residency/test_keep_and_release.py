@@ -1,4 +1,4 @@
-"""keep, release, and resident arrays of many threads on full and failing devices."""
+"""keep and release, and resident arrays of many threads on full and failing devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_keep_keeps_until_release(device: str, tracked: None) -> None:
     assert moved.bytes_up == 0
     assert [sent(x, device) for _ in range(2)] == [x.nbytes, 0]
     with offload_args(x, device=device) as (dx,):
-        d.release(x)  # while it is lent: the memory goes with the region
+        d.release(x)  # x is lent, so the memory is freed with the region
         blas.scal(2.0, dx)
     assert x[1] == 2 and d.residency.kept == 0
     assert [sent(x, device) for _ in range(2)] == [x.nbytes, x.nbytes]

@@ -1,4 +1,4 @@
-"""Memory that others can write, and kernels that do not watch pages: everything is sent again."""
+"""If other processes can write the memory, or the kernel can't watch pages, all bytes are sent again."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_memory_that_is_not_the_arrays_own_is_sent_again(device: str, tmp_path: 
         block.unlink()
 
 
-# An array that the kernel writes through an io_uring's fixed buffer, by way of its pinned pages and not of page tables.
-# Prints for each step how much was sent, and whether the device has the bytes of the host.
+# The kernel writes an array through an io_uring's fixed buffer, with pinned pages and without page tables. The program
+# prints for each step how many bytes were sent, and whether the device has the host's bytes.
 PINNED = """
 import ctypes, mmap, os, struct, sys
 import numpy as np
@@ -109,7 +109,7 @@ def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str
         [sys.executable, "-c", PINNED.replace("{device}", device)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
-    if "refused" in done.stdout:  # io_uring, in this container
+    if "refused" in done.stdout:  # this container refuses io_uring
         pytest.skip("device unavailable")
     size = 64 * PAGE
     assert done.stdout.splitlines() == [
@@ -132,7 +132,7 @@ def test_a_region_that_can_not_be_entered_leaves_resident_arrays_alone(device: s
 
 
 def test_the_edges_of_neighbours_on_the_device_are_sent_each_to_its_own(device: str) -> None:
-    arrays = [ramp() for _ in range(4)]  # of 1 MiB: the device may give them addresses one after the other
+    arrays = [ramp() for _ in range(4)]  # arrays of 1 MiB may get adjacent addresses on the device
     with offload_args(*map(In, arrays), device=device, resident=True) as pointers:
         for pointer in pointers:
             blas.asum(pointer)

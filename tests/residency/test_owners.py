@@ -1,4 +1,4 @@
-"""Resident memory goes with the owner of the array."""
+"""Resident memory is freed with the owner of the array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_resident_memory_goes_with_its_owner(device: str) -> None:
     sent(view, device, resident=True)
     del x
     gc.collect()
-    assert d.residency.kept == 1  # the view holds its base
+    assert d.residency.kept == 1  # the view keeps its base alive
     del view
     gc.collect()
     assert (d.residency.kept, d.residency.kept_bytes, d.residency.pages_armed) == (0, 0, 0)
@@ -65,11 +65,11 @@ def test_fork_counts_for_the_parent_only(device: str) -> None:
     sent(x, device, resident=True)
     child = os.fork()
     if child == 0:
-        x[:] = 0  # its own copy
+        x[:] = 0  # the child's own copy
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     sent(x, device)
-    x[99] = -1  # the parent's: a page shared with the child until now
+    x[99] = -1  # the parent's page, which was shared with the child until now
     assert sent(x, device) > 0
 
 
@@ -109,7 +109,7 @@ def test_ctrl_c_while_pinned_memory_goes_is_raised_and_it_is_freed(device: str) 
 
 @pytest.mark.promise("T58")
 def test_an_owner_lent_on_several_devices_is_watched_once_and_forgotten() -> None:
-    for _ in range(3):  # at the same address, perhaps
+    for _ in range(3):  # the arrays may have the same address
         x = np.ones(N, np.float32)
         for name in ("host", "sim:0"):
             sent(x, name, resident=True)

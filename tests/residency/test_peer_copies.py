@@ -1,4 +1,4 @@
-"""Bytes that one device has go to another one from there, and not up from the host."""
+"""Bytes that are on one device are copied from it to another device, and not from the host."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LARGE = 1 << 18  # elements of float32: 1 MiB
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def peers(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """Two devices of one kind that are here."""
+    """Two available devices of the same kind."""
     first, second = request.param
     return open_or_skip(first), open_or_skip(second)
 
 
 def read(x: Array, device: str) -> tuple[testing.Moved, Array]:
-    """Copy an array on a device, and return what that moved, and the copy."""
+    """Copy an array on a device; return the counts of transfers, and the copy."""
     result = np.empty_like(x)
     with testing.counting(Device(device)) as moved, offload_args(In(x), Out(result), device=device) as (dx, dresult):
         dresult.copy_from(dx)
@@ -66,7 +66,7 @@ def test_parts_rows_and_columns_of_what_one_device_has(peers: tuple[str, str]) -
         for part in (A[100:900], A[:, 100:900], A[3:900, 7:901], A.T[5:, :900]):
             moved, result = read(part, second)
             np.testing.assert_array_equal(result, part)
-            goes = not first.startswith("hip") or part.flags.c_contiguous  # HIP copies no short lines
+            goes = not first.startswith("hip") or part.flags.c_contiguous  # HIP does not copy short lines
             assert (moved.copies_peer, moved.copies_up) == ((1, 0) if goes else (0, 1))
             assert moved.bytes_peer == goes * part.nbytes
 
@@ -150,7 +150,7 @@ def test_threads_on_both_devices_read_what_either_wrote(peers: tuple[str, str], 
                     with offload_args(np.ones(LARGE, np.float32), device=device) as (ones,):
                         blas.axpy(1.0, ones, dx)
                     written += 1
-            except DirectionError:  # the other device has it
+            except DirectionError:  # the other device has x
                 time.sleep(0.0005)
                 continue
 

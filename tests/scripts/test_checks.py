@@ -1,4 +1,4 @@
-"""The checks of `make lint` find the faults that they are for."""
+"""The checks of `make lint` find the faults that they are meant to find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults that scripts/plant_faults.py plants still fit the core."""
+"""The faults in scripts/plant_faults.py still match the core's source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks of pre-commit judge as `make lint` does."""
+"""The hooks of pre-commit accept and refuse the same files as `make lint`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparse` has SciPy's results for each format, dtype and layout, and refuses each index that would leave an array."""
+"""`sparse` has SciPy's results for each format, dtype and layout, and refuses every index that is out of bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHAPE = (6, 8)
 
 @pytest.fixture(params=here("host", "sim:0", "cuda:0"))
 def on(request: pytest.FixtureRequest) -> str:
-    """The name of a device that has sparse matrices."""
+    """The name of a device with sparse matrices."""
     name = open_or_skip(request.param)
     if name.startswith("cuda"):
         library_or_skip("cusparse", name)
@@ -47,12 +47,12 @@ def on(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=here("host", "sim:0"))
 def cpu(request: pytest.FixtureRequest) -> str:
-    """The name of a device whose sparse matrices are SciPy's."""
+    """The name of a device that uses SciPy for sparse matrices."""
     return open_or_skip(request.param)
 
 
 def lacks(on: str, form: str, trans: str = "N", dtype: str = "float64", solves: bool = False) -> bool:
-    """Return whether cuSPARSE has no function for that."""
+    """Return whether cuSPARSE lacks a function for this case."""
     if not on.startswith("cuda"):
         return False
     if form == "bsr":
@@ -69,11 +69,11 @@ def dense(dtype: str, shape: tuple[int, int] = SHAPE) -> NDArray[Any]:
 
 
 def matrix(elements: NDArray[Any], form: str = "csr", index: str = "int32") -> Any:
-    """Return a sparse matrix of these elements in a format, with indices of a dtype."""
+    """Return a sparse matrix of these elements with this format and dtype of indices."""
     A = scipy.sparse.coo_array(elements)
     if form == "bsr":
         A = A.tobsr(blocksize=(2 - elements.shape[0] % 2, 2))
-        A.sum_duplicates()  # SciPy does not sort them
+        A.sum_duplicates()  # SciPy does not sort coo indices
     A = A.asformat(form)
     if form == "coo":
         set_coordinates(A, A.row.astype(index), A.col.astype(index))
@@ -83,7 +83,7 @@ def matrix(elements: NDArray[Any], form: str = "csr", index: str = "int32") -> A
 
 
 def set_coordinates(A: Any, row: NDArray[Any], col: NDArray[Any]) -> None:
-    """Set the indices of a coo matrix as they are; the attributes row and col of SciPy would convert them."""
+    """Set the indices of a coo matrix without conversion; SciPy's attributes row and col would convert the indices."""
     if hasattr(A, "coords"):
         A.coords = (row, col)
     else:  # SciPy 1.12
@@ -91,7 +91,7 @@ def set_coordinates(A: Any, row: NDArray[Any], col: NDArray[Any]) -> None:
 
 
 def system(dtype: str) -> NDArray[Any]:
-    """Return the elements of a square matrix that is well conditioned, and whose triangles are, too."""
+    """Return the elements of a well-conditioned square matrix, whose triangles are well-conditioned, too."""
     return dense(dtype, (8, 8)) + 8 * np.eye(8, dtype=dtype)
 
 
@@ -149,7 +149,7 @@ def test_out_is_not_read_without_beta(on: str) -> None:
         sparse.matmul(dA, dx, dy)
         up = Device(on).counters.bytes_up - before
     agree(y, elements @ x, "float64")
-    moved = (A.data, A.indices, A.indptr, x) if on.startswith("cuda") else (y,)  # SciPy reads the host's
+    moved = (A.data, A.indices, A.indptr, x) if on.startswith("cuda") else (y,)  # SciPy reads the host's arrays
     assert up == sum(array.nbytes for array in moved)
 
 
@@ -199,7 +199,7 @@ def test_transposes_share_the_arrays(on: str) -> None:
         with sparse.lend(matrix(elements, form), device=on) as dA, offload_args(In(x), device=on) as (dx,):
             assert dA.T.shape == (8, 6) and dA.T.data is dA.data and dA.T.T.format == form
             agree((dA.T @ dx).to_host(), elements.T @ x, "complex128")
-    for form in ("coo", "bsr"):  # by rows the values of the transpose are in another order
+    for form in ("coo", "bsr"):  # by rows, the transpose has its values in another order
         with sparse.lend(matrix(dense("float64"), form), device=on) as dA:
             assert dA.blocksize == ((2, 2) if form == "bsr" else (1, 1))
             with pytest.raises(ArgumentError, match=rf"""Matrix\.T: "{form}" has no transpose .* trans="T" to"""):
@@ -358,7 +358,7 @@ def test_systems_without_rows(on: str) -> None:
 
 
 def broken(form: str = "csr", **arrays: Any) -> Any:
-    """Return a matrix of 3 x 4 with some of its arrays replaced; SciPy looks at none of them."""
+    """Return a 3 x 4 matrix with some of its arrays replaced; SciPy does not check the new arrays."""
     elements = np.array([[1.0, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 4]])
     A = matrix(elements, form)
     for name, values in arrays.items():
@@ -445,7 +445,7 @@ def test_random_indices_are_refused_if_and_only_if_they_are_wrong(monkeypatch: p
 
 
 def is_right(A: Any, arrays: dict[str, NDArray[Any]]) -> bool:
-    """Return whether indices are in bounds and rise in each line, by a loop."""
+    """Return whether indices are in bounds and increase in each line, computed with a loop."""
     m, n = A.shape
     if A.format == "coo":
         pairs = list(zip(arrays["row"].tolist(), arrays["col"].tolist(), strict=True))
@@ -555,7 +555,7 @@ def test_directions_are_kept(on: str) -> None:
 def test_errors_of_the_region_name_the_arrays(on: str) -> None:
     A = matrix(dense("float64"))
     with offload_args(In(A.data), device=on):
-        with sparse.lend(A, device=on) as dA:  # rights narrow inwards: these values can't be written
+        with sparse.lend(A, device=on) as dA:  # an inner region can't write values that dA only reads
             with pytest.raises(DirectionError):
                 blas.scal(2.0, dA.data)
     with offload_args(A.indices[1:], device=on):
@@ -593,7 +593,7 @@ def test_a_captured_product_is_replayed_with_new_values(gpu: str) -> None:
     A, x, y = matrix(dense("float64")), np.ones(8), np.empty(6)
     region = offload_args(x, y, device=gpu)
     with sparse.lend(A, device=gpu) as dA, region as (dx, dy):
-        sparse.matmul(dA, dx, out=dy)  # the matrix has its workspace now
+        sparse.matmul(dA, dx, out=dy)  # now the matrix has a workspace
         with region.capture(x=dx) as graph:
             sparse.matmul(dA, dx, out=dy)
         for factor in (1.0, 2.0):

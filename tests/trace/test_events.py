@@ -1,4 +1,5 @@
-"""The events of a trace: complete, equal to the counters, right about names, files and lines; none while it is off."""
+"""Events of a trace are complete, equal the counters, and have right names, files and lines. Without a trace there are
+none."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def test_spans_nest_and_lie_in_their_region(device: str, tmp_path: Path) -> None
             assert spans[event.region].begun <= event.begun <= event.ended <= spans[event.region].ended
     outer = min(spans.values(), key=lambda span: span.begun)
     (up,) = [event for event in recording.events if event.name == "A" and event.kind == "up"]
-    assert up.region == outer.region  # of the region that lent it, not of the one inside which it was read
+    assert up.region == outer.region  # the region that lent the array, not the one in which it was read
     reads = [event for event in recording.events if event.kind == "call"]
     assert any(read.begun <= up.begun and up.ended <= read.ended for read in reads)
 
@@ -202,7 +203,7 @@ def test_a_region_that_can_not_be_entered_leaves_no_span(tmp_path: Path) -> None
     assert [event.kind for event in recording.events if event.failed] == [
         "allocate",
         "enter",
-    ] * 2  # again without garbage
+    ] * 2  # a second time, without garbage
     assert recording.summary.regions == 0 and refused.events == []
     saved(recording, tmp_path)
 
@@ -296,7 +297,7 @@ def test_events_beyond_the_limit_are_counted(device: str) -> None:
             solve(device, *data())
     kinds = [event.kind for event in recording.events]
     assert len(kinds) == 7 and recording.left_out > 20
-    assert kinds.count("region") == kinds.count("leave") == 1  # whose beginning is kept, its end is
+    assert kinds.count("region") == kinds.count("leave") == 1  # the end of a region is kept if its beginning is
     assert "events are missing" in str(recording.summary)
 
 
@@ -410,7 +411,7 @@ def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> 
     def interrupt() -> None:
         nonlocal sent
         while os.read(asked, 1):
-            time.sleep(14e-6 * sent)  # each comes at another place
+            time.sleep(14e-6 * sent)  # each signal comes at a different place
             signal.pthread_kill(main, signal.SIGINT)
             sent += 1
 
@@ -426,7 +427,7 @@ def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> 
                 os.write(ask, b"1")
                 while sent <= i:
                     use()
-                for _ in range(10):  # it was sent, and is raised at the latest here
+                for _ in range(10):  # the sent signal is raised here at the latest
                     use()
             except KeyboardInterrupt:
                 interrupts += 1

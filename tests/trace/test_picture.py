@@ -1,4 +1,4 @@
-"""The picture of a trace's timeline: well-formed, complete, and small however many events there are."""
+"""The picture of a trace's timeline is well-formed, complete, and small for any number of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def event(kind: str, begun: int, ended: int, name: str = "", *, failed: str = ""
 
 
 def texts(timeline: Timeline) -> list[str]:
-    """Return the texts of both forms of the picture, which are the same; its tips are among them."""
+    """Return the texts of the picture, including tips. Both forms of the picture must have the same texts."""
     shown, alone = (ElementTree.fromstring(text) for text in (timeline._repr_html_(), timeline.svg))
     texts = [element.text or "" for element in shown.iter() if element.tag in (f"{SVG}text", f"{SVG}title")]
     assert texts == [element.text or "" for element in alone.iter() if element.tag in (f"{SVG}text", f"{SVG}title")]

@@ -43,7 +43,7 @@ def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_pa
         "    raise SystemExit(0)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
     )
-    # Python 3.12 warns of every fork of a process with threads.
+    # Python 3.12 warns about every fork of a process with threads.
     ran = run(script, "-W", "ignore::DeprecationWarning", OFFLOAD_ARGS_TRACE="out.json", OFFLOAD_ARGS_INFO="0")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert sum(event["cat"] == "region" for event in slices(tmp_path / "out.json")) == 11

@@ -1,4 +1,4 @@
-"""OFFLOAD_ARGS_PROGRESS and trace(progress=...): a line on the terminal about what takes long."""
+"""OFFLOAD_ARGS_PROGRESS and trace(progress=...): a line on the terminal about long operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from offload_args import ArgumentError, trace
 from offload_args.tracing import process
 
-# Each operation of the device takes its time, so that a copy of 8 MiB takes 0.4 s.
+# Each operation of the device is slow: a copy of 8 MiB takes 0.4 s.
 DEVICE = """\
 import os, sys, threading, time
 import numpy as np
@@ -28,7 +28,8 @@ def seen():
     return os.path.exists(sys.path[0] + "/seen")
 
 """
-# Copies up, one after the other, until the test has seen what it waits for: on a busy machine one may be missed.
+# Make copies up, one after the other, until the test has seen the expected line. On a busy machine a copy may be
+# missed.
 COPIES = """\
 for _ in range(100):
     with offload_args(In(Big), device=device) as (dBig,):
@@ -37,7 +38,7 @@ for _ in range(100):
         break
 """
 SLOW = DEVICE + COPIES
-# The copy is on another thread, and the block at the end comes while it is under way.
+# The copy is on another thread, and the block ends during the copy.
 ELSEWHERE = """\
 for _ in range(100):
     with offload_args(In(Big), device=device) as (dBig,):
@@ -53,9 +54,10 @@ for _ in range(100):
 def on_terminal(
     folder: Path, text: str, *, until: str = "", interrupted: bool = False, **environment: str
 ) -> tuple[str, int]:
-    """Run a script with a terminal as its stdout and stderr, and return what it showed, and its exit status.
+    """Run a script with a terminal as its stdout and stderr; return the shown text and the exit status.
 
-    until: a pattern of what it shows; then its seen() is true, or, with interrupted, Ctrl-C is sent.
+    `until` is a pattern in the shown text. After a match, the script's seen() is true, or, with `interrupted`, Ctrl-C
+    is sent.
     """
     script, seen = folder / "script.py", folder / "seen"
     script.write_text(text)
@@ -71,7 +73,7 @@ def on_terminal(
         while True:
             try:
                 part = os.read(controller, 4096)
-            except OSError:  # the last program closed it
+            except OSError:  # the last program closed the terminal
                 break
             if not part:
                 break
@@ -88,7 +90,7 @@ def on_terminal(
 
 
 def screen(shown: str) -> list[str]:
-    """Return the lines of a terminal after what was shown on it."""
+    """Return the lines of a terminal that has received this text."""
     lines = [""]
     column = 0
     for letter in shown.replace("\r\n", "\n"):

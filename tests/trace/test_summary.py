@@ -32,7 +32,7 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
         ("x", True),
         ("A", False),
         ("x", False),
-        ("y", True),  # it came down and went up again
+        ("y", True),  # y came down and went up again
     ]
     with trace(checksums=False) as blind:
         solve(device, A, x, y)
@@ -141,12 +141,12 @@ def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
 def test_advice_passes_over_loops_of_installed_packages(
     device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "installed"  # by pip install --target
+    folder = tmp_path / "installed"  # made by pip install --target
     (folder / "plugin_of_the_test-1.0.dist-info").mkdir(parents=True)
     (folder / "plugin_of_the_test.py").write_text("def run(body):\n    for _ in range(2):\n        body()\n")
     monkeypatch.syspath_prepend(folder)
     plugin = importlib.import_module("plugin_of_the_test")
-    del sys.modules["plugin_of_the_test"]  # its folder is gone after the test
+    del sys.modules["plugin_of_the_test"]  # the plugin's folder is deleted after the test
     A, x, y = data()
 
     def body() -> None:

@@ -1,4 +1,4 @@
-"""Every dtype that devices hold comes back bit for bit; others are refused."""
+"""Arrays of every supported dtype come back from devices bit for bit; other dtypes are refused."""
 
 from __future__ import annotations
 

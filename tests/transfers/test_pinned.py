@@ -1,4 +1,4 @@
-"""Pinned memory: arrays made of it, copies that use it, and copies without it."""
+"""Pinned memory: arrays in pinned memory, copies that use it, and copies without it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ print(empty(1 << 20, device="sim:1").nbytes)
     assert use.stdout == "8388608\n", use
 
 
-# The host needs no pinned memory for its copies.
+# Copies of the device "host" need no pinned memory.
 with_pinned_copies = pytest.mark.parametrize("device", ["sim:0", "cuda:0"], indirect=True)
 
 
@@ -110,7 +110,7 @@ def test_pinned_arrays_may_share_pages_with_each_other(device: str) -> None:
     n = 1 << 19
     base, small, other = empty(3 * n, np.float32, device=device), empty(10, device=device), np.full(n, 4.0)
     base[:], small[:] = 1, 3
-    left, right = base[: n + 1], base[n + 1 : 2 * n + 5]  # they meet within a page
+    left, right = base[: n + 1], base[n + 1 : 2 * n + 5]  # the two arrays meet within a page
     for i in range(1, 4):
         with offload_args(left, right, small, other, device=device) as pointers:
             for pointer in pointers:
@@ -162,7 +162,7 @@ def test_an_array_with_parts_pinned_one_by_one_is_lent(cuda: str) -> None:
 @pytest.mark.parametrize("n", [5000, 2_000_500])
 def test_memory_that_the_program_pinned_itself_is_left_as_it_is(cuda: str, n: int) -> None:
     base = np.ones(3 * n + 1024, np.float32)
-    base = base[-(base.ctypes.data // 4) % 1024 :][: 3 * n]  # a page's begin, and `own` ends within one
+    base = base[-(base.ctypes.data // 4) % 1024 :][: 3 * n]  # starts at a page; `own` ends within a page
     own, across, beside = base[:n], base[n // 2 : 2 * n], base[n : 2 * n]
     for i in range(1, 4):
         with registered(own):

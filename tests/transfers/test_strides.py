@@ -1,4 +1,4 @@
-"""Arrays with strides, and matrices in either order: which are packed, and which are copied as they lie."""
+"""Arrays with strides and matrices in both orders: which are packed, and which are copied unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_strided_vectors_are_read_and_written_right(device: str, part: slice) ->
             assert blas.asum(dx) == base[part].sum()
             blas.scal(2.0, dx)
     assert caught[0].filename == __file__
-    np.testing.assert_array_equal(base, expected)  # the gaps are canaries
+    np.testing.assert_array_equal(base, expected)  # the gaps must be unchanged
 
 
 def test_the_warning_of_a_packed_array_names_a_way_without_packing(device: str) -> None:
@@ -42,7 +42,7 @@ def test_the_warning_of_a_packed_array_names_a_way_without_packing(device: str) 
     with pytest.warns(PerformanceWarning, match=r"the whole array and slice its pointer, such as dx\[::2\]$"):
         with offload_args(base[::2], device=device):
             pass
-    with offload_args(base, y, device=device) as (dx, dy):  # what the warning says; it warns no more
+    with offload_args(base, y, device=device) as (dx, dy):  # the warning's advice, without a second warning
         blas.copy(dx[::2], dy)
     np.testing.assert_array_equal(y, base[::2])
 

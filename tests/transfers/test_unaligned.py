@@ -1,4 +1,4 @@
-"""Arrays that do not begin at multiples of their items, as chunks of Dask and Ray do."""
+"""Arrays whose addresses are not multiples of their item size, such as chunks of Dask and Ray."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offload_args.errors import (
 
 
 def at(address: int, like: Array) -> Array:
-    """Return a copy of an array in C order whose data is at address modulo 16, as a worker of Dask may have it."""
+    """Return a copy of an array in C order with data at `address` modulo 16, as in a Dask worker."""
     memory = bytearray(like.nbytes + 32)
     start = (address - np.frombuffer(memory, np.uint8).ctypes.data) % 16
     copy = np.ndarray(like.shape, like.dtype, memory, start)
@@ -28,7 +28,7 @@ def at(address: int, like: Array) -> Array:
 
 
 def field(like: Array) -> Array:
-    """Return a copy of an array as a field of packed records, between two others."""
+    """Return a copy of an array as the middle field of packed records."""
     records = np.zeros(like.shape, [("before", "u1"), ("it", like.dtype), ("after", "u2")])
     records["before"], records["after"] = 7, 8
     records["it"] = like
@@ -64,7 +64,7 @@ def test_an_unaligned_array_goes_up_and_comes_down_right(device: str, kind: str,
             blas.scal(2.0, dx)
             for row in range(5):
                 blas.scal(3.0, dA[row])
-    assert ["argument 1" in str(warning.message) for warning in warned] == [True, False]  # and one of argument 2
+    assert ["argument 1" in str(warning.message) for warning in warned] == [True, False]  # then argument 2
     assert warned[0].filename == __file__
     np.testing.assert_array_equal(A_lent, 3 * A)
     np.testing.assert_array_equal(x_lent, 2 * x)
@@ -141,7 +141,7 @@ def test_an_array_that_would_be_unaligned_on_the_device_is_refused(device: str) 
 @pytest.mark.promise("T59")
 def test_rows_that_are_no_multiple_of_the_items_apart_are_packed(device: str) -> None:
     records = np.zeros(5, [("z", "c16", (3,)), ("f", "f8")])
-    z = records["z"]  # NumPy calls that aligned; a GPU does not
+    z = records["z"]  # aligned for NumPy, but not for a GPU
     z[...] = ramp(5, 3)
     with pytest.warns(PerformanceWarning, match="argument 1.*packed"):
         with offload_args(z, device=device) as (dz,):

@@ -1,4 +1,4 @@
-"""The address of an Out that nothing wrote has zeros, which many regions share one after the other."""
+"""The memory at the address of an unwritten Out has zeros, and many regions, one after the other, share this memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from offload_args import Device, In, Out, offload_args
 
-# sim's memory may be read and written where it lies.
+# The host can read and write sim's memory directly.
 DEVICE = "sim:0"
 
 
 def fill_by_address(value: int, size: int, beside: bool) -> bool:
-    """Fill an Out as code outside does; return whether it had zeros, and the host then has the value."""
+    """Fill an Out as other code would; return whether the Out had zeros and the host gets the value."""
     x, y = np.empty(size, np.uint8), np.full(40, 7, np.uint8)
     with offload_args(Out(x), *([In(y)] if beside else []), device=DEVICE) as (out, *others):
         there = np.frombuffer((ctypes.c_ubyte * size).from_address(out.address), np.uint8)

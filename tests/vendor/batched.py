@@ -1,4 +1,4 @@
-"""The routines that take arrays of pointers: how each is tested."""
+"""Tests of each routine that takes arrays of pointers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from helpers.vendor import (
 CASES = Cases()
 
 SHAPES = [(3, 4, 3, 5), (2, 3, 6, 2), (4, 1, 5, 3), (3, 5, 1, 1), (2, 19, 23, 17), (2, 0, 3, 4), (2, 3, 0, 4)]
-# Without the sum of no products cuBLAS may leave the result as it is, whatever beta is.
+# A sum of no products (k = 0), for which cuBLAS may leave the result unchanged for any beta.
 EMPTY_SUM = (2, 3, 4, 0)
 SHAPES_2 = [(3, 4, 3), (2, 3, 6), (4, 1, 5), (3, 5, 1), (2, 21, 18), (40, 3, 2)]
 
@@ -139,14 +139,14 @@ def integers(*values: int) -> Operand:
 
 
 def regular(r: Routine, count: int, n: int) -> NDArray[Any]:
-    """Matrices that are far from singular, and whose pivots are not on the diagonal."""
+    """Return matrices that are far from singular and have pivots off the diagonal."""
     A = r.values(count, n, n)
     A[:, np.arange(n), np.arange(n)[::-1]] += 3
     return A
 
 
 def factored(A: NDArray[Any], pivot: bool) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Return L and U in one matrix, and the rows that each row was exchanged with, from 1."""
+    """Return L and U in one matrix, and for each row the row (from 1) with which it was exchanged."""
     LU, pivots = ref.wide(A), np.arange(1, len(A) + 1, dtype=np.int32)
     for k in range(len(A)):
         if pivot:
@@ -171,9 +171,9 @@ def product(LU: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def lu_of(r: Routine, count: int, n: int, pivot: bool) -> tuple[NDArray[Any], NDArray[Any], Operand | None]:
-    """Return matrices, their factors, and the pivots of all of them; None for none."""
+    """Return matrices, their factors, and the pivots of all matrices, or None without pivots."""
     A = regular(r, count, n)
-    if not pivot:  # large on the diagonal
+    if not pivot:  # make the diagonal large
         A = A[:, :, ::-1].copy()
     built = [factored(value, pivot) for value in A]
     LU = np.stack([array.astype(r.dtype) for array, _ in built])
@@ -224,7 +224,7 @@ def getrs(r: Routine) -> None:
 
 def close_inverse(r: Routine, A: NDArray[Any], C: Many, case: str) -> None:
     for i, X in enumerate(ref.wide(C.now())):
-        # The error of an inverse is that of A, times the condition.
+        # The error of an inverse is the error of A times the condition number.
         magnitude = abs(X) @ abs(ref.wide(A[i])) @ abs(X)
         exact = np.linalg.inv(A[i].astype(np.complex128 if r.complex else np.float64))
         ref.assert_close(X, ref.wide(exact), 8 * len(X), magnitude, r.dtype, f"{case} [{i}]")
@@ -288,7 +288,7 @@ def gels(r: Routine) -> None:
         infos = integers(*[-5] * count) if messages else None
         assert r(r.vendor.op["N"], m, n, nrhs, A, ld(A), C, ld(C), infos, count) == 0, case
         for i in range(count):
-            # At the solution the residual is orthogonal to the columns of A.
+            # The residual of the solution is orthogonal to the columns of A.
             a, X = ref.wide(values[i]), ref.wide(C.now()[i][:n])
             residual = C.wide[i] - a @ X
             magnitude = abs(a.conj().T) @ (abs(a) @ abs(X) + abs(C.wide[i]))

@@ -1,4 +1,4 @@
-"""The routines of level 1: how each is tested."""
+"""Tests of each routine of level 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers.vendor import Cases, Operand, Routine, number, own_function, vector
 
 CASES = Cases()
 
-# n and the increments of x and y. Reference BLAS has nothing to do for the negative ones of a routine with one vector.
+# n and the increments of x and y. In routines with one vector, reference BLAS does nothing for negative increments.
 PAIRS = [(0, 1, 1), (1, 1, 1), (7, 1, 1), (7, 2, 3), (7, -1, 2), (5, -2, -1), (33, 1, -2), (300, 1, 1)]
 SINGLES = [(0, 1), (1, 1), (7, 1), (7, 2), (33, 3), (300, 1)]
 
@@ -22,7 +22,7 @@ def iamax(r: Routine) -> None:
     greatest = r.name.endswith("amax")
     for n, inc in SINGLES[1:]:
         values = r.values(n)
-        ties = [0] if n == 1 else [n // 2, n - 1]  # the first is wanted
+        ties = [0] if n == 1 else [n // 2, n - 1]  # the first of the equal values is the result
         values[ties] = (4 if greatest else 2**-20) * np.array([1, -1], r.real)[: len(ties)]
         x = vector(values, inc)
         assert r(n, x, inc) == ties[0] + base, f"{n=} {inc=}"
@@ -45,7 +45,7 @@ def norms(r: Routine) -> None:
 
 
 def ssum_by_ctypes(n: int, x: Operand, inc: int) -> float:
-    """Return the sum of the library's own cblas_ssum, which on some CPUs is not the sum of x (docs/guide/cblas.md)."""
+    """Return the result of the library's cblas_ssum, which on some CPUs is not the sum of x (docs/guide/cblas.md)."""
     function = own_function("ssum")
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
     return float(function(n, x.now().ctypes.data, inc))
@@ -174,7 +174,7 @@ def dot_in_double(r: Routine) -> None:
         got = r(n, *alpha, x, incx, y, incy)
         if n < 32 and not alpha:
             ref.assert_close(got, expected, n, magnitude, np.float64, case)
-        else:  # OpenBLAS sums blocks of 32 in single precision; sdsdot's result is single
+        else:  # OpenBLAS sums blocks of 32 in single precision, and sdsdot's result has single precision
             ref.assert_close(got, expected, n, magnitude, np.float32, case)
 
 

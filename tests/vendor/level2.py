@@ -1,4 +1,4 @@
-"""The routines of level 2: how each is tested."""
+"""Tests of each routine of level 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SIZES = [0, 1, 4, 19]
 
 
 def untouched_or_scaled(r: Routine, y: Operand, beta: complex, case: str) -> None:
-    """With nothing to sum over the reference BLAS leaves y alone, and others scale it; nothing else may come out."""
+    """Check that y is unchanged, as in reference BLAS without terms to sum, or multiplied by beta, as in other
+    libraries."""
     if y.now().tobytes() != y.values.tobytes():
         expected = ref.plus(np.zeros_like(y.wide), beta, y.wide)
         ref.assert_close(y.now(), expected, 1, abs(expected), r.dtype, case)
@@ -81,7 +82,8 @@ def ger(r: Routine) -> None:
 def stored(
     r: Routine, half: Array, uplo: str, order: str, k: int | None, layout: int
 ) -> tuple[Operand, tuple[int, ...]]:
-    """A triangle as the routine takes it (packed, a band of k diagonals, or plain) and the ld that follows it."""
+    """Return a triangle in the routine's format (packed, a band of k diagonals, or plain), and its leading
+    dimension."""
     kind = r.name[1:]
     if kind.startswith(("sp", "hp", "tp")):
         return vector(ref.packed(half, uplo, order)), ()
@@ -94,7 +96,7 @@ def stored(
 
 
 def bands(r: Routine, n: int) -> list[int | None]:
-    """How many diagonals the routine takes beside the main one; None if it takes no band."""
+    """Return the numbers of additional diagonals to test, which is [None] for a routine that takes no band."""
     return [k for k in (0, 1, 3) if k < max(n, 1)] if r.name[2] == "b" else [None]
 
 
@@ -185,7 +187,7 @@ def triangular(r: Routine) -> None:
             now = ref.wide(x.now())
             if r.name.endswith("mv"):
                 ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, case)
-            else:  # the solution of a system that is off by as much (Higham, section 8.1)
+            else:  # the solution of a nearby system (Higham, section 8.1)
                 ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, case)
             x.check(case, True)
             A.check(case)

@@ -1,4 +1,4 @@
-"""The routines of level 3: how each is tested."""
+"""Tests of each routine of level 3."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def geadd(r: Routine) -> None:
 
 
 def places(m: int, n: int, order: str, lead: int) -> Array:
-    """Where the elements of a matrix lie, counted from its first one."""
+    """Return the places of the elements of a matrix, counted from its first element."""
     i, j = np.indices((m, n))
     return 2 + (j * lead + i if order == "F" else i * lead + j)
 
@@ -198,7 +198,7 @@ def gemv_strided(r: Routine) -> None:
             r(*first, r.vendor.op[trans], m, n, *arguments)
             if m and n:
                 close_batch(r, t, A, x, y, trans, "N", case)
-            else:  # cuBLAS leaves y as it is: it is not multiplied by beta
+            else:  # cuBLAS does not multiply y by beta
                 y.check(case)
 
 
@@ -247,13 +247,13 @@ def syr2k(r: Routine) -> None:
             case = f"{order} {uplo=} {trans=} {n=} {k=} {t}"
             A = matrix(r.values(*((n, k) if trans == "N" else (k, n))), order, t.layout)
             values = r.values(*A.values.shape)
-            if one_product:  # must be symmetric: B is A scaled by a real diagonal
+            if one_product:  # the product must be symmetric, so B is A scaled by a real diagonal
                 scale = r.random.integers(-4, 5, k).astype(r.real)
                 values = A.values * (scale if trans == "N" else scale[:, None])
             B = matrix(values, order, (t.layout + 1) % 3)
             alpha = t.given_alpha
             if hermitian and one_product and isinstance(alpha, Operand):
-                alpha = number(t.alpha, r.dtype)  # real, or C were not Hermitian, and of the complex type
+                alpha = number(t.alpha, r.dtype)  # real, because C must be Hermitian, but of the complex type
             C = matrix(r.one_triangle(t.beta, n, uplo, hermitian), order, (t.layout + t.incx) % 3)
             arguments = (alpha, A, ld(A), B, ld(B), t.given_beta, C, ld(C))
             r(*first, r.vendor.uplo[uplo], r.vendor.op[trans], n, k, *arguments)
@@ -276,7 +276,7 @@ def triangular(r: Routine) -> None:
             B = matrix(r.values(m, n), order, (t.layout + 1) % 3)
             output = B
             into: tuple[Operand | int, ...] = ()
-            if r.name.endswith("trmm") and r.vendor.is_cublas:  # in place, or to a matrix of its own
+            if r.name.endswith("trmm") and r.vendor.is_cublas:  # in place, or with a separate result
                 output = B if r.turn % 2 else matrix(r.nan(m, n), order, t.layout)
                 into = (output, ld(output))
             options = [r.vendor.side[side], r.vendor.uplo[uplo], r.vendor.op[trans], r.vendor.diag[diag]]
@@ -286,7 +286,7 @@ def triangular(r: Routine) -> None:
             if r.name.endswith("trmm"):
                 expected, got = ref.trmm(t.alpha, T, B.wide, side, trans), now
                 magnitude = ref.trmm(abs(t.alpha), abs(T), abs(B.wide), side, trans)
-            else:  # the solution of a system that is off by as much (Higham, section 8.1)
+            else:  # the solution of a nearby system (Higham, section 8.1)
                 expected, got = t.alpha * B.wide, ref.trmm(1, T, now, side, trans)
                 magnitude = ref.trmm(1, abs(T), abs(now), side, trans) + abs(expected)
             ref.assert_close(got, expected, size, magnitude, r.dtype, case)

@@ -1,4 +1,4 @@
-"""CBLAS's routines of bfloat16 and half precision: how each is tested."""
+"""Tests of each routine of CBLAS with bfloat16 or half precision."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def low(r: Routine, dtype: Any, *shape: int) -> Array:
 
 
 def output(r: Routine, dtype: Any, beta: float, *shape: int) -> Array:
-    """Values for an output: NaN if they are not read."""
+    """Return values for an output, which are NaN if the routine does not read them."""
     return np.full(shape, np.nan, dtype) if beta == 0 else low(r, dtype, *shape)
 
 
 def close(operand: Operand, expected: Any, terms: int, magnitude: Any, case: str, mask: Any = True) -> None:
-    """Fail unless the written elements are the expected ones, rounded, and no others are written."""
+    """Fail unless the written elements are the rounded expected values, and no other elements are written."""
     mask = np.broadcast_to(mask, operand.values.shape)
     got, wanted = operand.now()[mask].astype(np.float64), np.asarray(expected, np.float64)[mask]
     step = 2.0**-8 if operand.values.dtype == BF16 else 2.0**-22

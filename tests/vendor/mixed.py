@@ -1,4 +1,4 @@
-"""The routines whose dtypes are chosen by arguments: how each is tested.
+"""Tests of each routine whose arguments choose the dtypes.
 
 A combination is named by the letters of its dtypes, such as "hhs": half, half, single.
 """
@@ -34,7 +34,7 @@ from vendor import level1, level3
 CASES = Cases()
 Batch = Operand | Many
 
-# By letter: the dtype, and cuBLAS's constant for it.
+# {letter: (dtype, cuBLAS's constant for it)}.
 TYPES: dict[str, tuple[Any, str]] = {
     "s": (np.float32, "CUDA_R_32F"),
     "d": (np.float64, "CUDA_R_64F"),
@@ -65,14 +65,14 @@ def values(r: Routine, letter: str, *shape: int) -> Array:
 
 
 def output(r: Routine, letter: str, beta: Any, *shape: int) -> Array:
-    """Values for an output: NaN if beta says that they are not read."""
+    """Return values for an output, which are NaN if they are not read because of beta."""
     if beta != 0 or letter in "bi":
         return values(r, letter, *shape)
     return np.full(shape, np.nan, dtype(letter))
 
 
 def scalars(letter: str) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """Pairs of alpha and beta as numbers, then as they are passed: on the host, on the device, and one each."""
+    """Yield alpha and beta as numbers and as they are passed: on the host, on the device, or one on each."""
     alpha, beta = (-3, 2) if letter in "bi" else (-1.5, 0.75)
     if letter in "cz":
         alpha, beta = 0.5 - 1.25j, -0.75 + 0.25j
@@ -86,13 +86,13 @@ def scalars(letter: str) -> Iterator[tuple[Any, Any, Any, Any]]:
 
 
 def lead(operand: Operand, arguments: int = 0) -> int:
-    """The leading dimension; of int8 a multiple of 4, also where there is nothing."""
+    """Return the leading dimension. For int8 it is a multiple of 4, even for an empty matrix."""
     arguments = arguments or ld(operand)
     return arguments if operand.values.dtype != np.int8 else -(-arguments // 4) * 4
 
 
 def close(operand: Batch, expected: Any, terms: int, magnitude: Any, computed: str, case: str) -> None:
-    """Check an output that was summed in the dtype of the letter `computed`, and rounded to its own."""
+    """Check an output that was summed in the dtype of the letter `computed` and rounded to the output's dtype."""
     operand.check(case, True)
     if operand.values.dtype.kind in "iu":
         assert (operand.now() == expected).all(), case
@@ -103,7 +103,7 @@ def close(operand: Batch, expected: Any, terms: int, magnitude: Any, computed: s
     ref.assert_within(operand.now(), expected, allowed, case)
 
 
-# A and B, C, and the compute types with the letter of their scalars, as cuBLAS's manual has them.
+# Letters of A and B, of C, and compute types with the letters of their scalars, as in cuBLAS's manual.
 PRODUCTS = [
     ("h", "h", "COMPUTE_16F", "h"),
     ("h", "h", "COMPUTE_32F", "s"),
@@ -122,7 +122,8 @@ SHAPES = [(4, 3, 5), (3, 6, 2), (19, 23, 17), (0, 3, 4), (3, 0, 4), (3, 4, 0)]
 
 
 def sizes_of_bytes(*sizes: int) -> tuple[int, ...]:
-    """Sizes that cuBLAS takes of int8: multiples of 4. Of larger ones it refused such on an H200; 16 divides these."""
+    """Return sizes that cuBLAS accepts for int8: multiples of 4, and of 16 for larger sizes because an H200 refused
+    others."""
     return tuple(4 * size if size < 16 else size // 16 * 16 for size in sizes)
 
 
@@ -138,7 +139,7 @@ def gemm_ex(r: Routine) -> None:
             B = matrix(values(r, a, *((k, n) if trans_b == "N" else (n, k))), "F", layout)
             C = matrix(output(r, c, beta, m, n), "F", layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
-            given_type: Any = code(a) if turn % 2 else dtype(a)  # a dtype of NumPy's does, too
+            given_type: Any = code(a) if turn % 2 else dtype(a)  # a NumPy dtype is also accepted
             last = (getattr(cublas, compute), cublas.GEMM_DEFAULT)
             r(*first, A, given_type, lead(A), B, code(a), lead(B), given_beta, C, code(c), ld(C), *last)
             expected = ref.gemm(alpha, A.wide, B.wide, beta, C.wide, trans_a, trans_b)
@@ -219,7 +220,7 @@ def gemm_batched_ex(r: Routine) -> None:
 
 # -- functions that do with one dtype what another one does: they have its case ----------------------------------------
 class Typed(Routine):
-    """A routine that is called with the arguments of another one, which lacks the dtypes."""
+    """A routine that is called with the arguments of another routine, plus dtypes."""
 
     def __init__(self, r: Routine, letter: str, plain: str, insert: Insert) -> None:
         super().__init__(r.vendor, r.name, letter, r.share)
@@ -234,12 +235,12 @@ class Typed(Routine):
         return super().__call__(*self.insert(list(arguments), code(self.letter), code(real), code(sums)), **keywords)
 
 
-# The arguments, with constants for the dtype, the real one and that of the sums put in.
+# The arguments, with inserted constants for the dtype, the real dtype and the dtype of sums.
 Insert = Callable[[list[Any], int, int, int], list[Any]]
 
 
 def single(number_at: Any) -> Any:
-    """A scalar on the device, as the single precision that cuBLAS wants beside halves."""
+    """Return a scalar on the device in single precision, which cuBLAS requires with half-precision arrays."""
     if isinstance(number_at, Operand) and number_at.values.dtype.itemsize == 2:
         return number(number_at.values, np.float32)
     return number_at
@@ -265,7 +266,7 @@ def axpy_of(a: list[Any], t: int, sums: int) -> list[Any]:
     return [n, single(alpha), sums, *vectors([n, *rest], t)[1:], sums]
 
 
-# By name: the case, the names for one dtype, and what is put in.
+# {name: (the case, the names for one dtype, a function that inserts dtypes)}.
 LIKE: dict[str, tuple[Case, list[str], Insert]] = {
     "iamax_ex": (level1.iamax, ["isamax", "idamax", "icamax", "izamax"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
     "iamin_ex": (level1.iamax, ["isamin", "idamin", "icamin", "izamin"], lambda a, t, r, s: [*a[:2], t, *a[2:]]),
@@ -308,7 +309,7 @@ LIKE: dict[str, tuple[Case, list[str], Insert]] = {
 
 
 def letter_of(plain: str) -> str:
-    """The letter of the dtype in a name such as idamax, dzasum or haxpy."""
+    """Return the letter of the dtype in a name such as idamax, dzasum or haxpy."""
     name = plain.removeprefix("i")
     return name[1] if name[:2] in ("sc", "dz") and name[2:] in ("asum", "nrm2") else name[0]
 

@@ -1,4 +1,4 @@
-"""Functions that NumPy's own CBLAS lacks, on builds that have them: each in a process of its own."""
+"""Functions that NumPy's own CBLAS lacks are tested with builds that have them, each build in a separate process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LACKING = [name for name in bound(cblas) if not is_there(name)]
 
 
 def run_cases(path: str, names: list[str]) -> None:
-    """Run the cases of these functions, on the host and on sim, with the library at path."""
+    """Run the cases of these functions, on the host and on sim, with the library at `path`."""
     test = f"{HERE / 'test_routines.py'}::test_a_routine_agrees_with_higher_precision"
     ids = [f"{test}[short-{device}-{name}]" for device in ("host", "sim:0") for name in names]
     ran = subprocess.run(
@@ -83,9 +83,9 @@ def test_a_version_that_counts_strides_between_complex_matrices_in_a_way_of_its_
 
 
 def an_argument(kind: str, name: str) -> Any:
-    """Something that a parameter takes, but for pointers."""
+    """Return a legal argument for a parameter that is not a pointer."""
     if kind.endswith("*"):
-        return []  # of no group
+        return []  # no groups
     if kind == "enum":
         return {"order": cblas.ColMajor, "uplo": cblas.Upper}.get(name, cblas.NoTrans)
     return int(name != "group_count") if kind == "size" else 1.0

@@ -1,7 +1,7 @@
-"""Every routine of rocBLAS that has a case: against sums in wider precision.
+"""Every routine of rocBLAS that has a case is compared with sums in wider precision.
 
-Those of several operands run the case of the routine of one: each call becomes a batch of two, of which the second is
-a copy of the first or the other way round.
+Routines for several operands run the case of the routine for one. Each call becomes a batch of two: the operands of the
+call, and a copy of them before or after.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMS = ("_strided_batched", "_batched")
 
 
 def parts(name: str) -> tuple[str, str]:
-    """Split the name of a routine into that of one operand and the form."""
+    """Split the name of a routine into the name of the routine for one operand and the form."""
     form = next((form_ for form_ in FORMS if form_ in name), "")
     return name.replace(form, "") if form else name, form
 
@@ -34,7 +34,7 @@ TWO = [name for name in bound(rocblas) if name not in CASES and parts(name)[0] i
 
 
 def twin(operand: Operand) -> Operand:
-    """Copy an operand: what is lent is part of the new base, too."""
+    """Copy an operand and its base; the lent array of the copy is a part of the new base."""
     built = copy.copy(operand)
     built.base = operand.base.copy(order="K")
     lent, offset = operand.lent, operand.lent.ctypes.data - operand.base.ctypes.data
@@ -43,7 +43,7 @@ def twin(operand: Operand) -> Operand:
 
 
 class Pair(Many):
-    """An operand and its copy behind each other in one array, for a strided routine."""
+    """An operand and its copy, one after the other in one array, for a strided routine."""
 
     def __init__(self, operands: list[Operand]) -> None:
         super().__init__(operands)
@@ -61,13 +61,13 @@ class Pair(Many):
         return pointers[0][self.start :]
 
     def take_back(self) -> None:
-        """Give the operands what the call left."""
+        """Copy the results of the call to the operands."""
         for operand, left in zip(self.operands, np.split(self.flat, 2), strict=True):
-            operand.base.ravel(order="K")[:] = left  # a view: it has no gaps
+            operand.base.ravel(order="K")[:] = left  # a view, because it has no gaps
 
 
 class BatchOfTwo(Routine):
-    """A routine of several operands in place of that of one."""
+    """A routine for several operands that replaces the routine for one operand."""
 
     calls = 0
 
@@ -105,7 +105,7 @@ class BatchOfTwo(Routine):
         return self.finish(built, results, keywords.get("result"))
 
     def finish(self, built: dict[int, Many], results: Operand | None, result: Operand | None) -> Any:
-        """Check that both of each pair are the same; return the result, as the routine of one would."""
+        """Check that both operands of each pair are equal; return the result of the routine for one operand."""
         for pair in built.values():
             if isinstance(pair, Pair):
                 pair.take_back()
@@ -118,7 +118,7 @@ class BatchOfTwo(Routine):
         case = f"{self.name}: {left} and {other} of the same vectors"
         if np.issubdtype(results.base.dtype, np.integer):
             assert left == other, case
-        else:  # the order of a sum may depend on where its vector is
+        else:  # the order of a sum may depend on the vector's address
             close = 64 * np.finfo(results.base.dtype).eps
             np.testing.assert_allclose(left, other, rtol=close, atol=close, err_msg=case)
         if result is None:
@@ -132,7 +132,7 @@ def _dtype(name: str) -> Any:
 
 
 def is_there(name: str) -> bool:
-    """Whether the version that is loaded has it: gemmt came with version 4."""
+    """Return whether the loaded version has a routine; gemmt was added in version 4."""
     version = libraries.load("rocblas").version
     return "gemmt" not in name or not version or int(version.split(".")[0]) >= 4
 
@@ -171,10 +171,10 @@ def test_most_routines_have_a_case() -> None:
 def test_products_of_halves_are_those_of_numpy(device: str, transa: str, transb: str) -> None:
     m, n, k, ops = 5, 3, 4, {"N": rocblas.operation_none, "T": rocblas.operation_transpose}
     random = np.random.default_rng(7)
-    A, B = (random.integers(-4, 5, (2, *shape)).astype("f2") for shape in ((m, k), (k, n)))  # sums are exact
+    A, B = (random.integers(-4, 5, (2, *shape)).astype("f2") for shape in ((m, k), (k, n)))  # so sums are exact
     C = random.integers(-4, 5, (2, m, n)).astype("f2")
     stored = [X if trans == "T" else X.swapaxes(1, 2) for X, trans in ((A, transa), (B, transb), (C, "N"))]
-    a, b, c = (np.ascontiguousarray(X) for X in stored)  # as stored by columns, two matrices behind each other
+    a, b, c = (np.ascontiguousarray(X) for X in stored)  # stored by columns, one matrix after the other
     lda, ldb = a.shape[2], b.shape[2]
     with offload_args(In(a), In(b), c, device=device) as (da, db, dc):
         ta, tb = ops[transa], ops[transb]
@@ -188,7 +188,7 @@ def test_products_of_halves_are_those_of_numpy(device: str, transa: str, transb:
 
 # -- functions whose dtypes are arguments ------------------------------------------------------------------------------
 
-# Of numbers, and of the computation.
+# (dtype of the numbers, dtype of the computation).
 EX_DTYPES = [("f2", "f4"), ("bfloat16", "f4"), ("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16")]
 EX_PRODUCTS = [*((a, a, wide) for a, wide in EX_DTYPES), ("f2", "f2", "f2"), ("f2", "f4", "f4"), ("i1", "i4", "i4")]
 EX_PRODUCTS += [("bfloat16", "f4", "f4")]
@@ -196,14 +196,14 @@ EX_FORMS = ["", "_batched", "_strided_batched"]
 
 
 def whole(dtype: str, *shape: int) -> Any:
-    """Return small whole numbers, whose sums are exact in every dtype."""
+    """Return small integers, whose sums are exact in every dtype."""
     random = np.random.default_rng(sum(shape))
     values = random.integers(-4, 5, shape)
     return (values + 1j * random.integers(-4, 5, shape) if dtype[0] == "c" else values).astype(dtype)
 
 
 def call_ex(name: str, form: str, arrays: dict[str, Any], **others: Any) -> None:
-    """Call a form with arrays that have an axis of operands."""
+    """Call a form of a routine with arrays that have an axis of operands."""
     function = getattr(rocblas, f"{name}{form}_ex")
     for label in inspect.signature(function).parameters:
         kind, _, array = label.lower().partition("_")
@@ -244,8 +244,8 @@ def test_gemm_ex_is_numpys_product_in_the_dtypes_that_arguments_say(
     np.testing.assert_array_equal(D.swapaxes(1, 2), 2 * a.astype(wide) @ b.astype(wide) + 3 * c.astype(wide))
 
 
-# The dtypes of the operand, the result and the computation. rocBLAS has them since 5.2 and 5.3. Lent arrays of
-# bfloat16 need ml_dtypes.
+# Routine, and dtypes of the operand, the result and the computation. rocBLAS has these routines since 5.2 and 5.3. Lent
+# arrays of bfloat16 need ml_dtypes.
 RANK_K = [("syrk_ex", *dtypes) for dtypes in (("f2", "f2", "f4"), ("f2", "f4", "f4"), ("bfloat16", "f4", "f4"))]
 RANK_K += [("herk_ex", "c8", "c8", "c16"), ("herk_ex", "c8", "c16", "c16")]
 
@@ -275,7 +275,7 @@ def test_rank_k_updates_are_numpys_in_the_dtypes_that_arguments_say_or_a_version
     if is_hermitian:
         ops["other"] = rocblas.operation_conjugate_transpose
     fill = rocblas.fill_upper if uplo == "upper" else rocblas.fill_lower
-    factors = np.array([2, -3], np.zeros(1, wide).real.dtype)  # real, also of complex updates
+    factors = np.array([2, -3], np.zeros(1, wide).real.dtype)  # real, even for complex updates
     before = C.copy()
     with offload_args(In(A), C, In(factors), device=device) as (da, dc, df):
         alpha, beta = (2, -3) if scalars == "host" else (df[0:1], df[1:2])

@@ -1,4 +1,4 @@
-"""Every bound routine, of CBLAS on host and sim and of cuBLAS on a GPU, against sums in wider precision."""
+"""Every bound routine, of CBLAS on host and sim and of cuBLAS on a GPU, is compared with sums in wider precision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_routine_agrees_with_higher_precision(device: str, name: str, share: f
 def test_every_bound_routine_has_a_case() -> None:
     names = {*bound(cblas), *bound(cublas)}
     assert sorted(names - {*CASES}) == []
-    assert len(names) > 150  # they are found at all
+    assert len(names) > 150  # fails if no routines are found
 
 
 @pytest.mark.promise("T31")
@@ -53,7 +53,7 @@ def test_a_matrix_that_becomes_another_shape_fits_in_both() -> None:
     before, columns = whole.copy(), tight.reshape(3, 4, order="F").copy()
     with offload_args(whole[:4, :4], tight, device="host") as (d_part, d_tight):
         cblas.dimatcopy(cblas.RowMajor, cblas.Trans, 3, 4, 2.0, d_part, 6, 6)
-        for ld, new_ld in [(3, 5), (4, 4)]:  # one of the two is longer than the array
+        for ld, new_ld in [(3, 5), (4, 4)]:  # one of the two leading dimensions exceeds the array's
             with pytest.raises(ExtentError, match=r"dimatcopy: A needs 1[45] elements .*, has 12"):
                 cblas.dimatcopy(cblas.ColMajor, cblas.Trans, 3, 4, 1.0, d_tight, ld, new_ld)
         with pytest.raises(ExtentError, match="would touch elements between the lines of its array"):

@@ -1,4 +1,4 @@
-"""Multi-head attention of cuDNN, by the legacy functions, against NumPy, with its gradients."""
+"""Multi-head attention with cuDNN's legacy functions, and its gradients, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADS, PROJECTED, SIZE, STEPS, KEYS, BATCH = 2, 8, 16, 5, 7, 3
 
 
 class MultiHead:
-    """The descriptors of one multi-head attention, and its weights on the host."""
+    """The descriptors and host weights of one multi-head attention."""
 
     def __init__(self, device: str) -> None:
         self.attn = cudnn.create_attn_descriptor()
@@ -43,7 +43,7 @@ class MultiHead:
     def sequences(self, count: int) -> Any:
         sequences = cudnn.create_seq_data_descriptor()
         axes = cudnn.SEQDATA_BATCH_DIM, cudnn.SEQDATA_BEAM_DIM, cudnn.SEQDATA_TIME_DIM, cudnn.SEQDATA_VECT_DIM
-        dims = (count, BATCH, 1, SIZE)  # in the order of those constants: time, batch, beam, vector
+        dims = (count, BATCH, 1, SIZE)  # in the order time, batch, beam, vector
         cudnn.set_seq_data_descriptor(
             sequences, cudnn.DATA_FLOAT, 4, dims, axes, BATCH, [count] * BATCH, np.zeros(1, np.float32)
         )
@@ -62,7 +62,7 @@ class MultiHead:
 
 
 def gradient(of: Callable[[Any], float], at: Any, step: float = 1e-5) -> Any:
-    """Return the gradient of a function by differences."""
+    """Return the gradient of a function, computed with finite differences."""
     results = np.zeros_like(at)
     for i in np.ndindex(at.shape):
         kept = at[i]
@@ -75,7 +75,7 @@ def gradient(of: Callable[[Any], float], at: Any, step: float = 1e-5) -> Any:
 
 
 def close(actual: Any, expected: Any) -> None:
-    """Compare as precisely as TF32 is, relative to the largest value."""
+    """Compare with the precision of TF32, relative to the largest value."""
     np.testing.assert_allclose(actual, expected, rtol=0, atol=5e-3 * np.abs(expected).max())
 
 

@@ -1,4 +1,5 @@
-"""Attention as a plan of cuDNN against NumPy. A double of the library's graph API runs it, too: scripts/doubles."""
+"""Attention as a plan of cuDNN, compared with NumPy. The tests also run with a double of the graph API
+(scripts/doubles)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def drawn(*shape: int) -> Any:
 
 
 def seen(q: Any, k: Any, v: Any, causal: Any = False, lengths: Any = None, scale: float | None = None) -> Any:
-    """Return attention by NumPy in float64, of arrays of batches, heads, positions and dimensions."""
+    """Return attention, computed with NumPy in float64. Arrays have the axes batch, head, position and dimension."""
     q, k, v = (np.asarray(array, np.float64) for array in (q, k, v))
     k, v = (array.repeat(q.shape[1] // k.shape[1], axis=1) for array in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -32,12 +33,12 @@ def seen(q: Any, k: Any, v: Any, causal: Any = False, lengths: Any = None, scale
         page[..., keys:] = -np.inf
         if causal:
             page[..., columns > rows + (keys - queries if causal == "bottom-right" else 0)] = -np.inf
-    with np.errstate(invalid="ignore"):  # the results of rows after the lengths have no meaning
+    with np.errstate(invalid="ignore"):  # rows after the lengths have meaningless results
         return softmax(scores) @ v
 
 
 def attend(gpu: str, q: Any, k: Any, v: Any, layout: str = "BHSD", lengths: Any = None, **how: Any) -> Any:
-    """Return attention by a plan, of arrays of batches, heads, positions and dimensions."""
+    """Return attention, computed with a plan. Arrays have the axes batch, head, position and dimension."""
     order = ["BHSD".index(letter) for letter in layout]
     arguments = [np.ascontiguousarray(array.transpose(order)) for array in (q, k, v)]
     y = np.zeros((*arguments[0].shape[:3], v.shape[3]), q.dtype)
@@ -57,7 +58,7 @@ def operands(
 
 
 def close_where_counted(actual: Any, expected: Any, counts: Any = None) -> None:
-    """Compare the results of the queries that count."""
+    """Compare the results of the valid queries."""
     for batch, page in enumerate(actual):
         count = page.shape[1] if counts is None else counts[batch]
         limit = 5e-3 if actual.dtype == np.float16 else 3e-2
@@ -85,7 +86,7 @@ def test_attention_is_as_in_numpy(gpu: str, causal: Any, case: Any) -> None:
 def test_a_causal_mask_begins_in_the_top_left_corner(gpu: str) -> None:
     q, k, v = operands(queries=192, keys=100)
     results = attend(gpu, q, k, v, causal=True)
-    np.testing.assert_allclose(results[:, :, 0], v[:, :, 0], atol=1e-3)  # the first query sees the first key alone
+    np.testing.assert_allclose(results[:, :, 0], v[:, :, 0], atol=1e-3)  # the first query sees only the first key
     close_where_counted(results, seen(q, k, v, causal=True))
 
 
@@ -194,7 +195,7 @@ def test_attention_of_heads_that_lie_in_wider_rows(gpu: str) -> None:
 
 
 def test_attention_of_parts_of_one_array(gpu: str) -> None:
-    x = drawn(2, 128, 3, 3, 64).astype(np.float16)  # batches, positions, q and k and v, heads, dimensions
+    x = drawn(2, 128, 3, 3, 64).astype(np.float16)  # axes: batch, position, q/k/v, head, dimension
     y = np.zeros((2, 128, 3, 64), np.float16)
     with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
         parts = [dx[:, :, value] for value in range(3)]

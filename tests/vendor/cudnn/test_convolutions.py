@@ -1,4 +1,5 @@
-"""cuDNN's convolutions and what goes with them on a GPU, against direct sums in float64, in all layouts and dtypes."""
+"""cuDNN's convolutions and related functions on a GPU, compared with direct sums in float64, in all layouts and
+dtypes."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_convolutions_forward_and_backward_are_as_direct_sums(
 
 
 def gradients(x: Any, w: Any, dy: Any, pad: int, step: int, gap: int, groups: int) -> tuple[Any, Any]:
-    """Return the gradients of a convolution, by direct sums."""
+    """Return the gradients of a convolution, computed with direct sums."""
     dy = np.asarray(dy, np.float64)
     padded = np.zeros((*x.shape[:2], x.shape[2] + 2 * pad, x.shape[3] + 2 * pad))
     dw = np.zeros(w.shape)
@@ -114,7 +115,7 @@ def test_every_algorithm_that_cudnn_finds_computes_the_same(gpu: str, way: str) 
                 run_one(way, order, kinds, algorithm)
                 close(pout.to_host(), {"forward": y, "data": dx, "filter": dw}[way], np.float32)
                 assert memory >= 0
-    assert all(counts[1:]), counts  # the first had no workspace
+    assert all(counts[1:]), counts  # the first call had no workspace
 
 
 def run_one(way: str, order: Any, pointers: Any, algorithm: int) -> None:
@@ -334,11 +335,11 @@ def test_arrays_with_no_descriptor_have_the_extents_of_their_sizes(gpu: str) -> 
 
 
 def wide(x: Any, w: Any) -> Any:
-    """Return a convolution in float64, with its channels last."""
+    """Return a convolution in float64, with the channels last."""
     return in_layout(convolved(x, w, 1, 1, 1, 1), "NHWC")
 
 
-# Sums of 9 * 64 products in TF32 are off by some 5e-4 of the largest, and those of Winograd's algorithm by 1e-5.
+# Sums of 9 * 64 products have errors of about 5e-4 of the largest sum in TF32, and of 1e-5 in Winograd's algorithm.
 @pytest.mark.parametrize(("channels", "outputs"), [(64, 32), (3, 8), (61, 17)])
 def test_convolutions_of_float32_are_exact_to_it_with_channels_last(gpu: str, channels: int, outputs: int) -> None:
     rng = np.random.default_rng(channels)

@@ -1,4 +1,5 @@
-"""cuDNN's descriptors, on the library itself but without a GPU: OFFLOAD_ARGS_CUDNN names one that is not installed."""
+"""cuDNN's descriptors, with the real library but without a GPU. OFFLOAD_ARGS_CUDNN can name a library that is not
+installed."""
 
 from __future__ import annotations
 

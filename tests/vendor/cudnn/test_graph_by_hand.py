@@ -1,4 +1,4 @@
-"""The functions of cuDNN's graph API themselves, on a GPU: a product of matrices by hand, and its CUDA graph."""
+"""The functions of cuDNN's graph API, used directly on a GPU: a product of matrices, and its CUDA graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M, N, K = 24, 40, 16
 
 
 def descriptor_of(kind: int, **attributes: tuple[int, Any]) -> Any:
-    """Return a finalized descriptor; attributes: the type and the values of each."""
+    """Return a finalized descriptor; `attributes` are {name: (type, values)}."""
     descriptor = cudnn.backend_create_descriptor(kind)
     for name, (code, values) in attributes.items():
         put(descriptor, name, code, values)
@@ -48,7 +48,7 @@ def tensor(uid: int, *shape: int) -> Any:
 
 
 def product(handle: Any) -> tuple[Any, list[Any]]:
-    """Return a plan of a product of matrices, and what it is made of."""
+    """Return a plan of a product of matrices, and the descriptors in the plan."""
     of_handle = cudnn.TYPE_HANDLE, np.array([handle.address], np.uint64)
     a, b, c = tensor(1, 1, M, K), tensor(2, 1, K, N), tensor(3, 1, M, N)
     floats = cudnn.TYPE_DATA_TYPE, np.array([cudnn.DATA_FLOAT], np.int32)

@@ -1,6 +1,7 @@
-"""cuDNN's functions on graphs, cudnnGnn*, on a GPU: against their formulas in float64, and differences for gradients.
+"""cuDNN's functions on graphs, cudnnGnn*, on a GPU, compared with formulas in float64, and gradients with finite
+differences.
 
-Versions of cuDNN that lack them say so; then there is nothing to compare.
+Versions of cuDNN without these functions report that; then the tests compare nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 CLOSE = {np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, BFLOAT16: 3e-2}
 
-# Edges from 5 nodes to 4; the second of the 4 has none. They are grouped by the node that they lead to.
+# Edges from 5 nodes to 4 targets, grouped by target. The second target has no edges.
 OFFSETS, SOURCES = np.array([0, 2, 2, 6, 7]), np.array([0, 3, 1, 0, 4, 1, 2])
 NODES, TARGETS, EDGES = 5, 4, len(SOURCES)
 TARGET_OF = np.repeat(np.arange(TARGETS), np.diff(OFFSETS))
-PLACES = np.array([3, 0, 6, 1, 5, 2, 4])  # of the edges in arrays that have them in another order
+PLACES = np.array([3, 0, 6, 1, 5, 2, 4])  # places of the edges in arrays with another order
 
 
 def drawn(dtype: Any, *shape: int, seed: int = 1) -> Array:
@@ -47,7 +48,7 @@ def close(array: Array, expected: Array, dtype: Any) -> None:
 
 
 def graph(index: Any, mapped: bool = False, reverse: bool = False) -> dict[str, Any]:
-    """Return the fields of the graph; reverse: also those by which gradients are the same each time."""
+    """Return the fields of the graph; reverse: also the fields that make gradients reproducible."""
     places = PLACES if mapped else np.arange(EDGES)
     backwards = np.argsort(SOURCES, kind="stable")
     return {
@@ -64,7 +65,7 @@ def graph(index: Any, mapped: bool = False, reverse: bool = False) -> dict[str, 
 
 
 def called(gpu: str, name: str, read: dict[str, Any], written: dict[str, Array | None], **rest: Any) -> bool:
-    """Call a function; return whether this version has it. Of `written`, arrays of NaN are so on the device, too."""
+    """Call a function; return whether this version has it. Arrays of NaN in `written` are NaN on the device, too."""
     arguments = {key: value for key, value in (read | written).items() if isinstance(value, np.ndarray)}
     listed = [In(value) if key in read else value for key, value in arguments.items()]
     with offload_args(*listed, device=gpu) as pointers:
@@ -82,7 +83,7 @@ def called(gpu: str, name: str, read: dict[str, Any], written: dict[str, Array |
 
 @contextmanager
 def case_of(text: str) -> Iterator[None]:
-    """Add the case to an exception."""
+    """Add the case to the notes of an exception."""
     try:
         yield
     except Exception as error:
@@ -102,11 +103,11 @@ AGGREGATIONS = {
     cudnn.GNN_AGG_MAX: "max",
     cudnn.GNN_AGG_MIN: "min",
 }
-OF_NODES, OF_EDGES, BESIDE = 3, 2, 2  # features
+OF_NODES, OF_EDGES, BESIDE = 3, 2, 2  # numbers of features
 
 
 def weights(aggregation: int, features: Array) -> Array:
-    """Return by how much each row counts."""
+    """Return the weight of each row."""
     weights = np.zeros_like(features)
     match aggregation:
         case cudnn.GNN_AGG_SUM:
@@ -239,7 +240,8 @@ def every_case() -> list[Case]:
 
 
 def attention(case: Case, nodes: Array, targets: Array, edges: Array | None, weight: Array) -> tuple[Array, ...]:
-    """Return logits and coefficients by head and edge, and what GATv2 computes of each edge before the logits."""
+    """Return logits and coefficients by head and edge, and the values that GATv2 computes for each edge before the
+    logits."""
     own = edges if edges is None or not case.mapped else edges[PLACES]
     activate = ACTIVATIONS[case.activation]
     if case.second:
@@ -258,12 +260,12 @@ def attention(case: Case, nodes: Array, targets: Array, edges: Array | None, wei
 
 
 def placed(case: Case, values: Array, axis: int) -> Array:
-    """Return what is in the order of the graph in that of the edges' arrays."""
+    """Return values, given in the order of the graph, in the order of the edges' arrays."""
     return np.take(values, np.argsort(PLACES), axis) if case.mapped else values
 
 
 def attended(case: Case, mask: Array | None, nodes: Array, *others: Array | None) -> tuple[Array, Array]:
-    """Return the output, and the coefficients that it is made with, in the order of the edges' arrays."""
+    """Return the output, and the coefficients for it in the order of the edges' arrays."""
     _, coefficients, _ = attention(case, nodes, *others)  # type: ignore[arg-type]
     if mask is not None:
         coefficients = coefficients * (mask[:, PLACES] if case.mapped else mask)
@@ -274,7 +276,7 @@ def attended(case: Case, mask: Array | None, nodes: Array, *others: Array | None
 
 
 def compiled() -> list[Any]:
-    """Return the combinations of types that the cases have. cuDNN compiles each for up to a minute."""
+    """Return the combinations of types in the cases. cuDNN compiles each combination for up to a minute."""
     results = dict.fromkeys((case.second, case.dtype, case.gradients, case.index) for case in every_case())
     plain = (FLOATS[0], FLOATS[0], np.int32)
     return [
@@ -300,7 +302,7 @@ def test_an_attention_on_a_graph_and_its_gradients(
 
 
 def check_one_array_of_both_gradients(gpu: str, case: Case) -> None:
-    """Check that where edges lead from nodes to the same nodes, both gradients may be one array: their sum."""
+    """Check that if sources and targets are the same nodes, both gradients may be one array, which gets their sum."""
     nodes, weight = drawn(np.float32, TARGETS, FEATURES), drawn(np.float32, (2 - case.second) * FEATURES, seed=2)
     fields = graph(np.int32) | {"cscIndices": (SOURCES % TARGETS).astype(np.int32), "nSrcNodes": TARGETS}
     read = fields | {"srcFeatures": nodes, "dstFeatures": nodes, "edgeFeatures": None, "attnWeights": weight}
@@ -341,7 +343,7 @@ def check_attention(gpu: str, case: Case) -> None:
         close(of_edges, placed(case, activated, 0), case.dtype)
 
     above = drawn(case.dtype, *output.shape, seed=6)
-    beside = drawn(np.float32, HEADS, EDGES, seed=7) if case.has_dropout else None  # of the coefficients
+    beside = drawn(np.float32, HEADS, EDGES, seed=7) if case.has_dropout else None  # for the coefficients
 
     def loss(*arrays: Array) -> float:
         result, weights = attended(case, exact(mask), *arrays)

@@ -1,4 +1,4 @@
-"""cuDNN's normalizations on a GPU, forward and backward, against their formulas in float64."""
+"""cuDNN's normalizations on a GPU, forward and backward, compared with their formulas in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offload_args import In, Out, Scratch, cudnn, offload_args
 LIBRARY = "cudnn"
 
 HALF, SINGLE, DOUBLE = (np.dtype(dtype) for dtype in (np.float16, np.float32, np.float64))
-CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
+CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-8}  # finite differences are exact to about 1e-9
 EPSILON = 1e-3
 
 
@@ -132,7 +132,7 @@ def test_a_batch_is_normalized_with_what_follows_in_one_kernel(gpu: str, interfa
     x, z, dy, scale, bias = (exact(array) for array in (x, z, dy, scale, bias))
     before = normalized(x, scale, bias, axes) + (z if adds else 0)
     close(y, np.maximum(before, 0) if relu else before, HALF)
-    upstream = dy * (exact(y) > 0) if relu else dy  # of the y that cuDNN rounded
+    upstream = dy * (exact(y) > 0) if relu else dy  # with the y that cuDNN rounded
     centred = x - x.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(x.var(axis=axes, keepdims=True) + EPSILON)
     unit = centred / deviation
@@ -161,7 +161,7 @@ def test_normalization_by_given_means_adds_z_and_applies_relu(gpu: str) -> None:
 
 
 def responses(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
-    """Return x over a power of the sum of squares of neighbouring channels."""
+    """Return x divided by a power of the sum of squares of neighbouring channels."""
     channels, half = x.shape[1], (size - 1) // 2
     squares = np.pad(x**2, ((0, 0), (half, size - 1 - half), (0, 0), (0, 0)))
     sums = sum(squares[:, at : at + channels] for at in range(size))
@@ -185,7 +185,7 @@ def test_gradients_of_responses_normalized_across_channels(gpu: str, dtype: Any)
 
 
 def deviations(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
-    """Return x over a power of the sum of squares of its neighbours in the plane."""
+    """Return x divided by a power of the sum of squares of its neighbours in the plane."""
     half, (rows, columns) = (size - 1) // 2, x.shape[2:]
     squares = np.pad(x**2, ((0, 0), (0, 0), (half, size - 1 - half), (half, size - 1 - half)))
     sums = sum(squares[:, :, i : i + rows, j : j + columns] for i in range(size) for j in range(size))

@@ -1,4 +1,4 @@
-"""Operations of cuDNN beside convolutions on a GPU, against their formulas in float64."""
+"""Operations of cuDNN other than convolutions on a GPU, compared with their formulas in float64."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_gradients_of_poolings_activations_and_softmax(gpu: str, mode: str) -> N
 # -- every mode --------------------------------------------------------------------------------------------------------
 
 HALF, SINGLE, DOUBLE = (np.dtype(dtype) for dtype in (np.float16, np.float32, np.float64))
-CLOSE = {HALF: 1e-2, SINGLE: 1e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
+CLOSE = {HALF: 1e-2, SINGLE: 1e-4, DOUBLE: 1e-8}  # finite differences are exact to about 1e-9
 
 
 def near(actual: Any, expected: Any, dtype: Any) -> None:
@@ -274,7 +274,8 @@ def test_tensors_are_combined_as_the_formula_says(gpu: str, name: str, dtype: An
 
 
 def sampled(x: Any, grid: Any) -> Any:
-    """Return images sampled at places, from -1 to 1, between the four pixels around each; there are zeros outside."""
+    """Return images sampled at places from -1 to 1. Each sample interpolates the four pixels around it; pixels outside
+    are 0."""
     n, channels, rows, columns = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     across, down = (grid[..., 0] + 1) * (columns - 1) / 2, (grid[..., 1] + 1) * (rows - 1) / 2
@@ -349,7 +350,7 @@ def test_a_convolution_says_its_results_shape(gpu: str) -> None:
 
 
 def transformed(gpu: str, x: Any, shape: Any, before: Any, after: Any, fold: Any, way: int, layout: int) -> Any:
-    """Return what transform_tensor_ex makes of an array, and the shape and strides of that."""
+    """Return the result of transform_tensor_ex for an array, with the shape and strides of the result."""
     transform, dest = cudnn.create_tensor_transform_descriptor(), cudnn.create_tensor_descriptor()
     cudnn.set_tensor_transform_descriptor(transform, 4, layout, before, after, fold, way)
     source = cudnn.tensor(x)

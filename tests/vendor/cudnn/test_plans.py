@@ -1,4 +1,4 @@
-"""Plans of cuDNN's fused graphs on a GPU, against sums in float64, and the graphs that are refused."""
+"""Plans of cuDNN's fused graphs on a GPU, compared with sums in float64, and refused graphs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_product_of_float32_is_exact_or_its_refusal_names_tf32(gpu: str) -> No
         graph.output(graph.matmul(graph.input(pa, "BMK"), graph.input(pb, "BKN")), py, "BMN")
         try:
             plan, error = graph.plan(), 2e-5
-        except LibraryError as refused:  # engines of GPUs that have TF32 do not all say that they use it
+        except LibraryError as refused:  # some engines of GPUs with TF32 do not report that they use it
             assert "plan(tf32=True) takes them; blas.gemm is exact" in str(refused)
             assert Device(gpu).compute_capability >= (8, 0)
             plan, error = graph.plan(tf32=True), 2e-3

@@ -1,4 +1,4 @@
-"""cuDNN's recurrent networks on a GPU, against their formulas in float64, and differences."""
+"""cuDNN's recurrent networks on a GPU, compared with their formulas in float64 and with finite differences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def cell(kind: str, x: Any, h: Any, c: Any, w: list[Any], b: list[Any]) -> tuple[Any, Any]:
-    """Return the next state and memory; w, b: matrices and biases of the input, then of the state."""
+    """Return the next state and memory; w and b: matrices and biases of the input, followed by those of the state."""
     gates = len(w) // 2
     of_x = [x @ w[gate].T + b[gate] for gate in range(gates)]
     of_h = [h @ w[gates + gate].T + b[gates + gate] for gate in range(gates)]
@@ -52,7 +52,7 @@ def cell(kind: str, x: Any, h: Any, c: Any, w: list[Any], b: list[Any]) -> tuple
 
 @dataclass
 class Network:
-    """A recurrent network: its descriptors, and where its matrices lie in its weights."""
+    """A recurrent network: its descriptors, and the places of its matrices in its weights."""
 
     gpu: str
     kind: str
@@ -89,7 +89,7 @@ class Network:
 
     @cached_property
     def places(self) -> list[list[tuple[int, tuple[int, int], int]]]:
-        """Return for each layer and direction, for each matrix its place, its shape and the place of its bias."""
+        """Return, for each matrix of each layer and direction, its place, its shape and the place of its bias."""
         matrix, bias, places = cudnn.create_tensor_descriptor(), cudnn.create_tensor_descriptor(), []
         size = np.dtype(self.dtype).itemsize
         with offload_args(Scratch((self.nbytes,), np.uint8), device=self.gpu) as (room,):
@@ -128,7 +128,7 @@ class Network:
         return x, hy, cy
 
     def stored(self, array: Any) -> Any:
-        """Return an array of shape (steps, sequences, width) as the layout has it."""
+        """Return an array of shape (steps, sequences, width), converted to the layout."""
         if self.layout == "sequences first":
             return np.ascontiguousarray(array.swapaxes(0, 1))
         if self.layout == "packed":
@@ -137,7 +137,7 @@ class Network:
 
 
 def masked(array: Any) -> Any:
-    """Return an array of shape (steps, sequences, width) with zeros behind the end of each sequence."""
+    """Return an array of shape (steps, sequences, width) with zeros after the end of each sequence."""
     results = array.copy()
     for sequence, length in enumerate(LENGTHS):
         results[length:, sequence] = 0

@@ -1,4 +1,4 @@
-"""cuSOLVER's 64-bit interface beside NumPy and SciPy: eigenvalues, polar factors, reflectors; and row exchanges."""
+"""cuSOLVER's 64-bit interface compared with NumPy and SciPy: eigenvalues, polar factors, reflectors, row exchanges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONE, VECTOR = cusolver.EIG_MODE_NOVECTOR, cusolver.EIG_MODE_VECTOR
 
 
 def lacks(name: str, call: Callable[[], Any]) -> bool:
-    """Call; return whether the loaded version has no such function, which its error says then."""
+    """Call the function; return whether the error says that the loaded version lacks it."""
     try:
         call()
     except LibraryVersionError as error:
@@ -210,7 +210,7 @@ def test_xsygvdx_finds_some_eigenvalues_of_a_pencil(gpu: str, dtype: Any) -> Non
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_xsygv_strided_batched_finds_the_eigenvalues_of_each_pencil(gpu: str, dtype: Any) -> None:
     n, count, of = 6, 3, real(dtype)
-    A = np.stack([hermitian(n, dtype) * (1 + at) for at in range(count)])  # each is its own adjoint: C order transposes
+    A = np.stack([hermitian(n, dtype) * (1 + at) for at in range(count)])  # Hermitian, so C order only conjugates
     B = np.stack([positive(n, dtype, at) for at in range(count)])
     a, b, w, info = A.conj().copy(), B.conj().copy(), np.zeros((count, n), of), np.full(count, 7, np.int32)
 

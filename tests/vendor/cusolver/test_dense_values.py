@@ -1,4 +1,4 @@
-"""Each dense function of cuSOLVER on a GPU beside NumPy and SciPy, in all dtypes, with gaps between the columns."""
+"""Each dense function of cuSOLVER on a GPU, compared with NumPy and SciPy, in all dtypes, with gaps between columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def some(letter: str, *shape: int, seed: int = 7) -> Any:
 
 
 def spaced(values: Any) -> Any:
-    """Return a matrix by columns, with gaps between these."""
+    """Return a matrix by columns, with gaps between the columns."""
     built = np.full((values.shape[0] + 2, *values.shape[1:]), 9, values.dtype, order="F")[: values.shape[0]]
     built[:] = values
     return built
@@ -61,7 +61,7 @@ def close(actual: Any, expected: Any, letter: str) -> None:
 
 
 def called(gpu: str, name: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a function, of which the arrays are lent, and which ends with info; fail unless that is 0."""
+    """Lend the arrays and call a function whose last argument is info; fail unless info is 0."""
     places = [at for at, array in enumerate(arguments) if isinstance(array, (np.ndarray, In, Out, Scratch))]
     info = np.full(1, 9, np.int32)
     with offload_args(*(arguments[at] for at in places), Out(info), device=gpu) as pointers:
@@ -96,7 +96,7 @@ def test_orgqr_makes_q_of_every_small_shape(gpu: str, letter: str) -> None:
             F, tau = scipy.linalg.qr(A[:, :k], mode="raw")[0] if k else (A[:, :0], np.zeros(0, A.dtype))
             expected = scipy.linalg.qr(A[:, :k])[0][:, :n] if k else np.eye(m, n)
             A[:, :k] = F
-            Q, taus = A, np.append(tau, np.zeros(1, A.dtype)).astype(A.dtype)  # an array of no elements has no address
+            Q, taus = A, np.append(tau, np.zeros(1, A.dtype)).astype(A.dtype)  # an empty array has no address
             try:
                 with offload_args(Q, In(taus), np.zeros(1, np.int32), device=gpu) as (dQ, dt, info):
                     getattr(cusolver, f"{q(letter)}gqr")(m, n, k, dQ, max(m + gap, 1), dt, info)
@@ -287,7 +287,7 @@ def test_triangles_are_multiplied_and_symmetric_matrices_inverted(gpu: str, lett
     factors = F.copy()
     called(gpu, f"{letter}sytri", FILLS[fill], n, F, ld(F), In(pivots))
     actual = half(np.nan_to_num(F))
-    if np.array_equal(F, factors, equal_nan=True):  # it does nothing, by whatever program it is called
+    if np.array_equal(F, factors, equal_nan=True):  # sytri of this version does nothing
         assert cusolver.get_version() // 100 == 120
     else:
         close((actual + actual.T - np.diag(np.diag(actual))) @ S, np.eye(n), letter)

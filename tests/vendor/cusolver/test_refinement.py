@@ -1,4 +1,4 @@
-"""cuSOLVER's solvers with iterative refinement, whose settings say the dtype of their arrays."""
+"""cuSOLVER's solvers with iterative refinement, whose settings determine the dtype of their arrays."""
 
 from __future__ import annotations
 

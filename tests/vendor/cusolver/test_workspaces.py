@@ -1,4 +1,4 @@
-"""cuSOLVER: its workspaces are the core's, its info is on the device, and its 64-bit interface takes dtypes."""
+"""cuSOLVER uses workspaces of the core and info on the device, and its 64-bit interface takes dtypes."""
 
 from __future__ import annotations
 
