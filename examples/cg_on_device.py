@@ -33,8 +33,7 @@ divide = Kernel.compile(SOURCE, "divide", [*pair, np.int32], device=device, debu
 compare = Kernel.compile(SOURCE, "compare", [*pair, np.float64, np.int32], device=device, debug=False)
 
 # %%
-# The operator on a grid U is T U + U T. A 0-d pointer is a number on the device, which may be a result or a factor of a
-# call.
+# The operator on a grid U is T U + U T. A 0-d pointer is a number on the device, for a result or a factor of a call.
 
 n = 48  # interior points along a side
 T = 2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)

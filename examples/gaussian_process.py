@@ -18,8 +18,7 @@ options = parser.parse_args()
 
 
 def covariance(s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the curve's covariance at two points, which is 1 at distance 0, and nearly 0 at distances above 3 x
-    0.8."""
+    """Return the curve's covariance at two points: 1 at distance 0, and nearly 0 at distances above 3 x 0.8."""
     return np.asarray(np.exp(-0.5 * ((s[:, None] - t) / 0.8) ** 2), order="F")
 
 

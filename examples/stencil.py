@@ -38,8 +38,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the plate before and af
 options = parser.parse_args()
 
 # %%
-# The signature names the partition, so ``launch`` can compute the grid. The plate and a ``Scratch`` take turns as
-# source.
+# The signature names the partition, from which ``launch`` takes the grid. Plate and ``Scratch`` take turns as source.
 
 device = Device(options.device or Device.default().name)
 signature = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]
