@@ -209,8 +209,10 @@ class Comparison:
         print(f"{line(row)}  <!-- {time.perf_counter() - start:.1f} s -->", flush=True)
 
     def checked(self, row: Row, loops: dict[str, tuple[Loop, Array]], expected: Array) -> dict[str, Loop]:
-        """Run each loop once, and compare its result with NumPy's. A loop whose result differs, or that raises, has
-        failed."""
+        """Run each loop once, and compare its result with NumPy's.
+
+        A loop whose result differs, or that raises, has failed.
+        """
         right = {}
         scale = float(np.abs(expected).max())
         for name, (loop, result) in loops.items():

@@ -103,8 +103,10 @@ def bare(folder: str) -> Any:
 
 
 def turns(sides: dict[str, Callable[[], Any]], calls: int, rounds: int, issue: bool) -> dict[str, float]:
-    """Return the median microseconds of a call of each side; sides take turns. With `issue`, no run waits for its
-    calls."""
+    """Return the median microseconds of a call of each side; sides take turns.
+
+    With `issue`, no run waits for its calls.
+    """
     times: dict[str, list[float]] = {name: [] for name in sides}
     for at in range(rounds + 2):
         for name, function in sides.items():
@@ -197,8 +199,10 @@ def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
 
 
 def call_cost(rounds: int) -> None:
-    """Print the cost of issuing small calls, compared with the same calls in C. Each side has its own arrays and
-    descriptors."""
+    """Print the cost of issuing small calls, compared with the same calls in C.
+
+    Each side has its own arrays and descriptors.
+    """
     images, filters = np.zeros((1, 8, 8, 8), np.float16), np.zeros((8, 3, 3, 8), np.float16)
     passed = In(images), In(filters), Scratch((8,), np.float16), Out(images.copy()), Scratch((1 << 20,), np.uint8)
     with (

@@ -58,8 +58,10 @@ def in_turn(first: Callable[[], object], other: Callable[[], object], count: int
 
 
 def measure(routine: str, dtype: str, n: int, rounds: int, limit: float) -> Row:
-    """Return the medians of the best round for a product of order n. Raise AssertionError if the result is not
-    NumPy's."""
+    """Return the medians of the best round for a product of order n.
+
+    Raise AssertionError if the result is not NumPy's.
+    """
     random = np.random.default_rng(n)
     A = random.random((n, n)).astype(dtype)
     x = random.random((n, n) if routine == "gemm" else n).astype(dtype)

@@ -169,8 +169,10 @@ def report(times: dict[str, list[float]], ours: Runs) -> None:
 
 
 def offload_beside_cupy(vadd: Kernel, device: Device, rounds: int) -> None:
-    """Print the time of an offload of three arrays of 4 KiB, compared with CuPy and its copies. Both wait for the
-    result."""
+    """Print the time of an offload of three arrays of 4 KiB, compared with CuPy and its copies.
+
+    Both wait for the result.
+    """
     n = 1024
     a, b, c = (np.ones(n, np.float32) for _ in range(3))
     runs: Runs = {

@@ -243,8 +243,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def compiled(device: Device, block: int = BLOCK) -> dict[str, Kernel]:
-    """Return all kernels, compiled for a device without checks. `block` is the number of threads of a block of the
-    reductions."""
+    """Return all kernels, compiled for a device without checks.
+
+    `block` is the number of threads of a block of the reductions.
+    """
     options = () if block == BLOCK else (f"-DBLOCK={block}",)
     return {
         name: Kernel.compile(SOURCE, name, signature, options=options, device=device, debug=False)

@@ -68,8 +68,10 @@ def total(sums: Out[np.float64].by(PerBlock()), a: In[np.float64]):
 
 
 def formula(text: str, arrays: str, numbers: str = "") -> Any:
-    """Return a kernel of a formula. `arrays` has the written arrays first, after =, or, if they are also read, after
-    +."""
+    """Return a kernel of a formula.
+
+    `arrays` has the written arrays first, after =, or, if they are also read, after +.
+    """
     types: dict[str, Any] = {}
     for name in arrays.split():
         kind = {"=": WRITTEN, "+": BOTH}.get(name[0], READ)

@@ -22,8 +22,10 @@ MODES = ("off", "explicit", "auto")
 def measure(
     n: int, steps: int, device: str, mode: str, change: Callable[[np.ndarray, int], None], hoisted: bool
 ) -> str:
-    """Run steps of y = A x with a region in the loop; `change` writes to A before each step. Return a cell of the
-    table."""
+    """Run steps of y = A x with a region in the loop; `change` writes to A before each step.
+
+    Return a cell of the table.
+    """
     with testing.residency("off" if mode == "off" else "auto" if mode == "auto" else "explicit"):
         A, x, y = (np.ones(shape, np.float32) for shape in ((n, n), n, n))
         d = Device(device)

@@ -14,8 +14,10 @@ Run = Callable[[], object]
 
 
 def median(run: Run, wait: Run, rounds: int, unit: float = 1e-3) -> float:
-    """Return the median time of a run with a wait for it, after a warm-up. `unit` is the unit of the time, in
-    seconds."""
+    """Return the median time of a run with a wait for it, after a warm-up.
+
+    `unit` is the unit of the time, in seconds.
+    """
     taken = []
     run()
     wait()

@@ -21,8 +21,10 @@ from offload_args import Device, In, offload_args
 
 
 def _through(device: str, array: np.ndarray, rounds: int) -> None:
-    """Send an array up and down, some times. Taking the address makes it come down, because the address might be
-    written to."""
+    """Send an array up and down, some times.
+
+    Taking the address makes it come down, because the address might be written to.
+    """
     for _ in range(rounds):
         with offload_args(array, device=device) as (d,):
             _ = d.address

@@ -1,2 +1,4 @@
-"""The generator, which makes C routines and Python modules from vendors' headers and roles. It is never imported at run
-time."""
+"""The generator, which makes C routines and Python modules from vendors' headers and roles.
+
+It is never imported at run time.
+"""

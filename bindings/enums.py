@@ -67,8 +67,10 @@ class Enums:
         }
 
     def for_letter(self, letter: str) -> dict[str, Enum]:
-        """Return {key: enum}. `letter` is the letter of a function's type, because complex types may have other
-        constants."""
+        """Return {key: enum}.
+
+        `letter` is the letter of a function's type, because complex types may have other constants.
+        """
         return {key: self.enum(key, letter in ("c", "z")) for key in self.tables}
 
     def enum(self, key: str, is_complex: bool = False) -> Enum:

@@ -41,8 +41,10 @@ class Names:
     """The names that the expressions of one function may contain."""
 
     def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
-        """Take the parameters of a function. `of_groups`: whether the names of lists stand for the values of one
-        group."""
+        """Take the parameters of a function.
+
+        `of_groups`: whether the names of lists stand for the values of one group.
+        """
         lists = [parameter for parameter in parameters if isinstance(parameter, HostList)] if of_groups else []
         self.sizes: dict[str, Size | HostList] = {
             parameter.name: parameter for parameter in parameters if isinstance(parameter, Size)

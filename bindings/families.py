@@ -390,8 +390,9 @@ class Families:
     def with_fields(
         self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], place: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-        """Return names and types of a header's parameters. If labels require it, the fields of a struct replace the
-        struct.
+        """Return names and types of a header's parameters.
+
+        If labels require it, the fields of a struct replace the struct.
 
         Also return the struct of each field, by the field's name.
         """

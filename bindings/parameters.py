@@ -101,8 +101,10 @@ class Parameter:
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
-        """Return the parameter of a label that fits one of `labels`. If it is not possible, note a fault and return
-        None."""
+        """Return the parameter of a label that fits one of `labels`.
+
+        If it is not possible, note a fault and return None.
+        """
         raise NotImplementedError
 
     # -- the typed C function --
@@ -130,8 +132,10 @@ class Parameter:
         return self.name
 
     def annotation(self, on_device: bool | None = None) -> str:
-        """Return the parameter's type for static checkers. `on_device`: whether a number is on the device; None for
-        either."""
+        """Return the parameter's type for static checkers.
+
+        `on_device`: whether a number is on the device; None for either.
+        """
         return "int"
 
 

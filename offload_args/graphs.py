@@ -426,8 +426,10 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body. It keeps the body's code and values alive, so that no other object gets their
-    identities."""
+    """The graph of a loop's body.
+
+    It keeps the body's code and values alive, so that no other object gets their identities.
+    """
 
     pointers: object  # the region's pointers, which are new each time it is entered
     values: tuple[Any, ...]

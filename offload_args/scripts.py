@@ -143,8 +143,10 @@ def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | 
 
 
 def _apply() -> None:
-    """Pass the innermost active context to the core, or stop the acceleration if no context is active. The caller has
-    the lock."""
+    """Pass the innermost active context to the core, or stop the acceleration if no context is active.
+
+    The caller has the lock.
+    """
     global _server
     if not _active:
         _core.accelerate_stop()
@@ -171,8 +173,10 @@ def _apply() -> None:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child continue on the CPU. It gets a new lock, because a thread of the parent may have held the
-    lock."""
+    """Let a forked child continue on the CPU.
+
+    It gets a new lock, because a thread of the parent may have held the lock.
+    """
     global _server
     _lock._at_fork_reinit()  # type: ignore[attr-defined]
     _active.clear()
@@ -390,8 +394,10 @@ class Accelerated:
             self._failure = f"the device can't be used: {error}"
 
     def _buy_lapack(self) -> None:
-        """Open the device's LAPACK, and let calls go to it; if that fails, they stay on the CPU. The caller has the
-        lock."""
+        """Open the device's LAPACK, and let calls go to it; if that fails, they stay on the CPU.
+
+        The caller has the lock.
+        """
         try:
             _core.accelerate_use_lapack(self._number)
             _have_lapack.add(self._device)

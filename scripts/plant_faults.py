@@ -100,8 +100,10 @@ FAULTS: Final = (
 
 
 def hunt(seconds: float) -> float | None:
-    """Run random programs until one gives a wrong result. Return the seconds until then, or None if all results are
-    right."""
+    """Run random programs until one gives a wrong result.
+
+    Return the seconds until then, or None if all results are right.
+    """
     from helpers.programs import Wrong
     from helpers.writer import (
         BYTES,

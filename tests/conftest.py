@@ -106,8 +106,10 @@ def is_short_form(item: pytest.Function) -> bool:
 
 
 def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
-    """Mark as slow all but some instances of each test. The choice is always the same, and has some instances of each
-    parameter."""
+    """Mark as slow all but some instances of each test.
+
+    The choice is always the same, and has some instances of each parameter.
+    """
     here = [
         item
         for item in items

@@ -221,8 +221,10 @@ class Body:
                 self.add(f"  if ({test}) return {failure};")
 
     def leading_dimensions(self) -> None:
-        """Raise the leading dimension of a matrix of one column to its number of rows. It has no effect, but vendors
-        check it."""
+        """Raise the leading dimension of a matrix of one column to its number of rows.
+
+        It has no effect, but vendors check it.
+        """
         extents = [extent for array in self.function.arrays for extent in array.extents]
         for extent in [*extents, *(host_array.extent for host_array in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):

@@ -87,8 +87,10 @@ class _Types:
 
 
 def _role(role: Role) -> str:
-    """Return the initializer of an oa_role. If the core lacks a constant for the role, the initializer does not
-    compile."""
+    """Return the initializer of an oa_role.
+
+    If the core lacks a constant for the role, the initializer does not compile.
+    """
     return (
         f"{{OA_ROLE_{role.role.upper().translate(SPELLED)}, {role.elements}, {quoted(role.name)}, {quoted(role.more)}}}"
     )

@@ -1,5 +1,6 @@
-"""Writes the typed C functions, oa_<library>_<name>, and their header. Each function packs its arguments and runs a
-routine.
+"""Writes the typed C functions, oa_<library>_<name>, and their header.
+
+Each function packs its arguments and runs a routine.
 
 If numbers may be on the device, the function `oa_<library>_<name>_device` takes all numbers as device pointers.
 """

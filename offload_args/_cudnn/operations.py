@@ -176,8 +176,10 @@ class Operations:
                 raise ArgumentError(f"{function}: {name} is a tensor of another graph")
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
-        """Return a new tensor between operations. If the channels of `like` are the last axis, its channels are,
-        too."""
+        """Return a new tensor between operations.
+
+        If the channels of `like` are the last axis, its channels are, too.
+        """
         order = list(range(len(shape) - 1, -1, -1))
         if like is not None and like.facts.strides[1] == 1:
             order = [1, *range(len(shape) - 1, 1, -1), 0]

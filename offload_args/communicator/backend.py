@@ -41,8 +41,10 @@ class Backend(ABC):
 
     @abstractmethod
     def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine part i of `send` of all ranks into `recv` of rank i. On rank i, `recv` may be the part i of
-        `send`."""
+        """Combine part i of `send` of all ranks into `recv` of rank i.
+
+        On rank i, `recv` may be the part i of `send`.
+        """
 
     @abstractmethod
     def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:

@@ -658,8 +658,10 @@ def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
 
 
 def _device(device: Device | str | None, local_rank: int) -> Device:
-    """Return the device of a process. None stands for the GPU whose number is the local rank modulo the number of GPUs,
-    or for the host."""
+    """Return the device of a process.
+
+    None stands for the GPU whose number is the local rank modulo the number of GPUs, or for the host.
+    """
     if device is not None:
         return as_device(device)
     default = Device.default()

@@ -34,8 +34,10 @@ class HostBackend(Backend):
     __slots__ = ()
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine small arrays as a whole on each rank. For larger arrays, combine one part on each rank, and gather
-        the parts."""
+        """Combine small arrays as a whole on each rank.
+
+        For larger arrays, combine one part on each rank, and gather the parts.
+        """
         values = send.to_host()
         if values.nbytes <= _SMALL:
             parts = [values if rank == self.rank else np.empty_like(values) for rank in range(self.size)]

@@ -35,8 +35,10 @@ _GRACE: Final = 1.0  # a rank that has left on purpose counts as lost after so m
 
 
 class NcclBackend(Backend):
-    """Run the collectives of a rank on a GPU. The link reports lost ranks, and carries the messages that NCCL does not
-    carry."""
+    """Run the collectives of a rank on a GPU.
+
+    The link reports lost ranks, and carries the messages that NCCL does not carry.
+    """
 
     __slots__ = (
         "_aborted",

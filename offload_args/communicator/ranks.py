@@ -18,8 +18,9 @@ _Result = TypeVar("_Result")
 def run_ranks(
     function: Callable[..., _Result], communicators: Sequence[Any], arguments: tuple[Any, ...]
 ) -> list[_Result]:
-    """Return the results of function(communicator, *arguments). If there are several ranks, each runs on a separate
-    thread.
+    """Return the results of function(communicator, *arguments).
+
+    If there are several ranks, each runs on a separate thread.
 
     Raises the first exception that is no CommunicatorError, or else the first CommunicatorError. Ctrl-C ends the
     waits of all ranks.

@@ -27,8 +27,9 @@ TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these functions read o
 
 
 class Transforms(Adapter):
-    """Transforms on the CPU by scipy.fft, or by numpy.fft if SciPy is not installed. SciPy keeps a plan for each
-    shape.
+    """Transforms on the CPU by scipy.fft, or by numpy.fft if SciPy is not installed.
+
+    SciPy keeps a plan for each shape.
 
     A graph can't call Python, so the package computes captured transforms itself.
     """

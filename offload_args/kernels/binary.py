@@ -84,8 +84,10 @@ def _format_of(name: str, data: bytes) -> Format:
 
 
 def read(name: str, data: bytes) -> Image:
-    """Return the facts about a module's bytes. Raises ModuleError for bytes of another format, and for damaged
-    bytes."""
+    """Return the facts about a module's bytes.
+
+    Raises ModuleError for bytes of another format, and for damaged bytes.
+    """
     format_ = _format_of(name, data)
     backend, reader = _READERS[format_]
     target, kernels = reader(name, data)

@@ -98,8 +98,10 @@ def _first_rule(text: str) -> list[str]:
 
 
 def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return the folders that a compiler searches for headers, in order. The compiler's messages are in the language
-    C."""
+    """Return the folders that a compiler searches for headers, in order.
+
+    The compiler's messages are in the language C.
+    """
     words = [*command, *options, "-E", "-v", "-x", "c++", os.devnull, "-o", os.devnull]
     done = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     text = done.stderr.decode(errors="surrogateescape")

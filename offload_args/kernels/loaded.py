@@ -78,8 +78,10 @@ class Loaded:
         return self.image_for(by_number(number)).symbols.get(name, name)
 
     def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], device: Device) -> DevicePtr[Any]:
-        """Return the pointer to a variable on a device. The pointer is live as long as the device has the module
-        loaded."""
+        """Return the pointer to a variable on a device.
+
+        The pointer is live as long as the device has the module loaded.
+        """
         handle = self.handle(device.number)
         address, nbytes = _core.module_variable(handle, self.symbol(device.number, name))
         declared = math.prod(shape) * dtype.itemsize

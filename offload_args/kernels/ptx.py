@@ -49,8 +49,10 @@ def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ..
 
 
 def _types(name: str, text: str) -> dict[str, tuple[ParameterType, ...]]:
-    """Return {kernel: types of its parameters}, from the variables of kernel_types.h. PTX omits zeros at the ends of
-    variables."""
+    """Return {kernel: types of its parameters}, from the variables of kernel_types.h.
+
+    PTX omits zeros at the ends of variables.
+    """
     types = {}
     for match in _TYPES.finditer(text):
         kernel, count = match[1], int(match[2])

@@ -39,8 +39,10 @@ def _parameters(name: str, elf: Elf, kernel: str, symbol: Symbol | None) -> tupl
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
-    """Return the processor and the kernels. Raises ModuleError if the bytes are not a complete shared object for this
-    machine."""
+    """Return the processor and the kernels.
+
+    Raises ModuleError if the bytes are not a complete shared object for this machine.
+    """
     elf = Elf(name, data)
     machine = _MACHINES.get(elf.machine, f"machine {elf.machine}")
     if elf.type != _SHARED_OBJECT or machine != platform.machine():

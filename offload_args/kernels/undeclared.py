@@ -1,5 +1,7 @@
-"""Kernels without a declared signature. The arguments of each call determine the types, and the module must not
-contradict them."""
+"""Kernels without a declared signature.
+
+The arguments of each call determine the types, and the module must not contradict them.
+"""
 
 from __future__ import annotations
 

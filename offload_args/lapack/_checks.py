@@ -185,8 +185,10 @@ def _undefine(written: dict[str, DevicePtr]) -> str:
 
 
 def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn:
-    """Mark the call's outputs as undefined, and raise LinAlgError. `info` is LAPACK's info, which functions of stacks
-    need."""
+    """Mark the call's outputs as undefined, and raise LinAlgError.
+
+    `info` is LAPACK's info, which functions of stacks need.
+    """
     error = np.linalg.LinAlgError(f"{name}: {text}{'' if in_a_stack() else _undefine(written)}")
     error.info = info  # type: ignore[attr-defined]
     raise error

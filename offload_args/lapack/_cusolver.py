@@ -58,8 +58,10 @@ class CuSOLVER(Vendor):
     # -- stacks ----------------------------------------------------------------------------------------------
 
     def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
-        """Call a batched function. The argument _INFO stands for `place`, or, without a place, for a new array of
-        info."""
+        """Call a batched function.
+
+        The argument _INFO stands for `place`, or, without a place, for a new array of info.
+        """
         wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)

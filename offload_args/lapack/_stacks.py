@@ -148,8 +148,10 @@ def for_each(
     whole: Whole | None = None,
     place: DevicePtr | None = None,
 ) -> None:
-    """Call a function for each matrix of a stack; the arguments are as in `stacked`. `place` is the place for info, or
-    None."""
+    """Call a function for each matrix of a stack; the arguments are as in `stacked`.
+
+    `place` is the place for info, or None.
+    """
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
         if pointer is None:

@@ -216,8 +216,10 @@ class Vendor(Adapter):
     def geev(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
     ) -> int:
-        """For a real A, w has n real parts, then n imaginary parts. A conjugate pair of vectors is a real and an
-        imaginary part."""
+        """For a real A, w has n real parts, then n imaginary parts.
+
+        A conjugate pair of vectors is a real and an imaginary part.
+        """
         raise NotImplementedError
 
 
@@ -245,8 +247,9 @@ def wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
 def find_subset(
     call: Callable[..., int], jobz: str, n: int, A: DevicePtr, chosen: Chosen, w: DevicePtr, integers: int
 ) -> tuple[int, int]:
-    """Call a function that finds some eigenvalues, and copy their vectors to A. Return info and the number of
-    eigenvalues.
+    """Call a function that finds some eigenvalues, and copy their vectors to A.
+
+    Return info and the number of eigenvalues.
 
     call: takes pointers for the number of eigenvalues, the values and the vectors, the leading dimension of the
     vectors, and a workspace of `integers` integers.

@@ -116,8 +116,10 @@ def _of_stack(
 def _reciprocal(
     name: str, t: str, A: DevicePtr, anorm: float | NDArray[Any], forward: Sequence[_Step], backward: Sequence[_Step]
 ) -> float:
-    """Return 1 / (anorm |M|_1) for the inverse M. The steps of `forward` multiply by M, and the steps of `backward` by
-    M^H."""
+    """Return 1 / (anorm |M|_1) for the inverse M.
+
+    The steps of `forward` multiply by M, and the steps of `backward` by M^H.
+    """
     size = float(anorm)
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")

@@ -312,8 +312,10 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
 def _real(
     vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> int:
-    """Do the work of geev for a real A. The library returns real and imaginary parts of eigenvalues and of pairs of
-    vectors."""
+    """Do the work of geev for a real A.
+
+    The library returns real and imaginary parts of eigenvalues and of pairs of vectors.
+    """
     real = dtype_of(A._dtype_code)
     wanted = [V for V in (VL, VR) if V is not None]
     packed = [Scratch((n, n), real, order="F") for _ in wanted]

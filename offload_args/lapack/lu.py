@@ -55,8 +55,10 @@ def _getrf_stack(
 def _factor_stack(
     name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, place: DevicePtr | None = None
 ) -> tuple[Infos, str] | None:
-    """Factor a stack of square matrices. `a` is the geometry of one matrix, and `place` is the place for info, or
-    None."""
+    """Factor a stack of square matrices.
+
+    `a` is the geometry of one matrix, and `place` is the place for info, or None.
+    """
     if not a.rows or not follow(ipiv):
         return None
     infos = vendor_of(name, A).getrf_batched(t, a.rows, A, a.ld_f or a.ld_c, ipiv, place)

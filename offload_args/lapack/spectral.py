@@ -206,8 +206,10 @@ def gesvd(
 
 @contextmanager
 def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
-    """Lend memory for vectors in another order. At the end of the block, the vectors are copied to V, unless the block
-    fails."""
+    """Lend memory for vectors in another order.
+
+    At the end of the block, the vectors are copied to V, unless the block fails.
+    """
     if V is None:
         yield None
         return

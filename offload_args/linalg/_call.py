@@ -91,8 +91,10 @@ class Call:
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
-        """Read the operands. `instead` names the calls that a graph can have instead; None if a graph can have this
-        call."""
+        """Read the operands.
+
+        `instead` names the calls that a graph can have instead; None if a graph can have this call.
+        """
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
@@ -112,8 +114,10 @@ class Call:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the computation. Reading it raises DTypeError for arrays that can't be converted to such a
-        dtype."""
+        """The dtype of the computation.
+
+        Reading it raises DTypeError for arrays that can't be converted to such a dtype.
+        """
         return self._arrays[0].dtype if self.on_device else self._common_dtype()
 
     @property
@@ -156,8 +160,10 @@ class Call:
                 )
 
     def need_uncaptured(self, instead: str) -> None:
-        """Raise CaptureError if a pointer's region is being captured. `instead` names the calls that a capture can
-        have."""
+        """Raise CaptureError if a pointer's region is being captured.
+
+        `instead` names the calls that a capture can have.
+        """
         if self.on_device and any(_core.query(pointer).captured for pointer in self._given.values()):
             raise CaptureError(
                 f"{self.name}: the region is being captured, and the host takes part in this function: "

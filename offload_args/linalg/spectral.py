@@ -242,8 +242,10 @@ def singular_vectors(
 
 
 def _decompose_stack(name: str, A: DevicePtr, U: DevicePtr | None, s: DevicePtr, VT: DevicePtr | None) -> bool:
-    """Set s, U and VT for a stack A, which is destroyed, by one call of the library. Return whether the library has
-    such a call."""
+    """Set s, U and VT for a stack A, which is destroyed, by one call of the library.
+
+    Return whether the library has such a call.
+    """
     vendor, whole, values = vendor_of(name, A), flat(A), flat(s, 1)
     if whole is None or values is None or not vendor.diagonalizes_stacks(*A._shape[-2:]) or not is_finite(whole):
         return False

@@ -305,8 +305,10 @@ def lstsq(
 def _least_squares(
     a: DevicePtr, b: DevicePtr, x: DevicePtr, s: DevicePtr, limit: float
 ) -> tuple[int, NDArray[Any] | None]:
-    """Set x to the solution and s to the singular values. Return the rank, and the sums of squared residuals or
-    None."""
+    """Set x to the solution and s to the singular values.
+
+    Return the rank, and the sums of squared residuals or None.
+    """
     (m, n), nrhs, k = a._shape, b._shape[1], min(a._shape)
     name, order, rank = "linalg.lstsq", "F" if m >= n else "C", 0
     stored(name, "a", a)

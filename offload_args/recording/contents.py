@@ -33,8 +33,9 @@ def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
 
 
 def make(array: NDArray[Any], seed: str, use: Use = "") -> None:
-    """Fill an array. `use` states how solvers use the array; any square part along its diagonal is then well
-    conditioned.
+    """Fill an array.
+
+    `use` states how solvers use the array; any square part along its diagonal is then well conditioned.
 
     Integers become 0, which is a valid index of every array.
     """

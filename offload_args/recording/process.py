@@ -20,8 +20,10 @@ _LONGEST = 60  # the most seconds for collecting the facts of `info`
 
 
 def start_from_environment() -> None:
-    """Begin the recording that OFFLOAD_ARGS_RECORD requests. The package calls this function once, when it is
-    imported."""
+    """Begin the recording that OFFLOAD_ARGS_RECORD requests.
+
+    The package calls this function once, when it is imported.
+    """
     file = os.environ.get("OFFLOAD_ARGS_RECORD", "")
     if file in ("", "0"):
         return

@@ -235,8 +235,10 @@ class Recording:
             return self._calls
 
     def _drain(self, calls: int = 0) -> None:
-        """Take the lines that the extension wrote for this recording. `calls` is the number of calls that the caller
-        writes."""
+        """Take the lines that the extension wrote for this recording.
+
+        `calls` is the number of calls that the caller writes.
+        """
         if _direct is self:
             self._add(*_core.recording_lines(calls))
 

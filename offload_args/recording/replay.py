@@ -118,8 +118,10 @@ class Replay:
         subject: str = "",
         images: bool = False,
     ) -> None:
-        """Prepare a replay. `subject` is the name and line of the calls to compare, or "" for all. With `images`,
-        kernels are launched."""
+        """Prepare a replay.
+
+        `subject` is the name and line of the calls to compare, or "" for all. With `images`, kernels are launched.
+        """
         self._kernels = Kernels() if images else None
         self.report = Report(device=device.name if device else "")
         self._device, self._compares = device, compares

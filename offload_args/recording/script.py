@@ -252,8 +252,10 @@ def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -
 def script(
     file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str, check: Check | None
 ) -> str:
-    """Return the script of a shrunk recording. `check` is the predicate of its fault, or None if the calls show the
-    fault."""
+    """Return the script of a shrunk recording.
+
+    `check` is the predicate of its fault, or None if the calls show the fault.
+    """
     keeps_results = check is not None and check.has_results
     writer = _Writer(events, device, compares, subject, keeps_results)
     with warnings.catch_warnings():

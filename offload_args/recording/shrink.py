@@ -345,8 +345,10 @@ def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
 def _restrided(
     shape: list[int], strides: list[int], other: list[int], itemsize: int, size: Callable[[int], int]
 ) -> list[int]:
-    """Return strides for another shape. They are as dense as before. A gap keeps its width unless the width is a size,
-    too."""
+    """Return strides for another shape.
+
+    They are as dense as before. A gap keeps its width unless the width is a size, too.
+    """
     result, dense_before, dense = list(strides), itemsize, itemsize
     for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):
         if strides[axis] == dense_before or shape[axis] == 1:

@@ -219,8 +219,10 @@ def _passed(none: str, library: str, values: Sequence[tuple[str, str, Any]]) -> 
 
 
 def operands_of(library: str, name: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Return the arguments of a call by LAPACK's names, with letters for enums. Raises NoTwinError for unknown
-    names."""
+    """Return the arguments of a call by LAPACK's names, with letters for enums.
+
+    Raises NoTwinError for unknown names.
+    """
     rows = [(role, parameter) for role, parameter, *_ in _core.record(library, name) if role not in ("result", "value")]
     values = [(role, parameter, value) for (role, parameter), value in zip(rows, arguments, strict=True)]
     operands = dict(zip(_ROUTINES[routine_of(name)].split(), _passed(name, library, values), strict=True))

@@ -1,5 +1,7 @@
-"""Sparse matrices by cuSPARSE's generic functions. Its descriptors contain addresses, so each call makes new
-descriptors."""
+"""Sparse matrices by cuSPARSE's generic functions.
+
+Its descriptors contain addresses, so each call makes new descriptors.
+"""
 
 from __future__ import annotations
 

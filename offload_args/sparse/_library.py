@@ -25,8 +25,10 @@ __all__ = ["Kernels", "kernels_of"]
 
 
 class Kernels(Adapter):
-    """The kernels of scipy.sparse, on the CPU. They take no pointers, so each call copies values, operands and
-    results."""
+    """The kernels of scipy.sparse, on the CPU.
+
+    They take no pointers, so each call copies values, operands and results.
+    """
 
     backend: ClassVar[str | None] = None
 
@@ -75,8 +77,10 @@ class Kernels(Adapter):
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
 
     def _of(self, function: str, A: LentMatrix) -> Any:
-        """Return a copy of the matrix's present contents. The copy of the structure is reused if no call has written
-        the structure."""
+        """Return a copy of the matrix's present contents.
+
+        The copy of the structure is reused if no call has written the structure.
+        """
         data, first, second = A.arrays
         structure = A._kept.get("structure")
         if structure is None:

@@ -49,8 +49,10 @@ class LentMatrix:
 
     @property
     def arrays(self) -> tuple[DevicePtr[Any], DevicePtr[Any], DevicePtr[Any]]:
-        """The pointers to data, indices and indptr, or, for "coo", to data, row and col. The arrays of indices can only
-        be read."""
+        """The pointers to data, indices and indptr, or, for "coo", to data, row and col.
+
+        The arrays of indices can only be read.
+        """
         data, first, second = self._pointers
         return data, first, second
 

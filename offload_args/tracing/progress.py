@@ -38,8 +38,10 @@ def seconds_of(value: object, name: str) -> float:
 
 
 class _Progress:
-    """Draw the line. This class is a listener, so that the core has the arrays' names, and the end of a region erases
-    the line."""
+    """Draw the line.
+
+    This class is a listener, so that the core has the arrays' names, and the end of a region erases the line.
+    """
 
     flags = _core.OA_TRACE_UNDER_WAY
 

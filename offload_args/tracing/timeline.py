@@ -21,8 +21,10 @@ def write(
     threads: Mapping[int, str],
     others: Mapping[str, float],
 ) -> None:
-    """Write a timeline. `begun` is the trace's first nanosecond, and `threads` is {the system's number of a thread: its
-    name}."""
+    """Write a timeline.
+
+    `begun` is the trace's first nanosecond, and `threads` is {the system's number of a thread: its name}.
+    """
     document = {
         "traceEvents": list(_chrome(events, begun, threads)),
         "displayTimeUnit": "ms",

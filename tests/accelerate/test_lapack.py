@@ -60,8 +60,10 @@ def agree(result: Any, expected: Any, dtype: str) -> None:
 
 
 def both(device: str, call: Callable[[], Any], *went: str) -> tuple[Any, Any]:
-    """Return the results of a call without and with a device. Exactly the routines `went` must have gone to the
-    device."""
+    """Return the results of a call without and with a device.
+
+    Exactly the routines `went` must have gone to the device.
+    """
     expected = call()
     with accelerate(device, margin=0) as on:
         result = call()

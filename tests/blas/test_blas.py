@@ -76,8 +76,10 @@ def backwards(*vectors: Operand) -> bool:
 
 
 def attempt(r: Routine, case: str, refused: bool, *arguments: Any, **options: Any) -> bool:
-    """Make the call, and return whether it was made. It may only be refused if `refused` is set, with a remedy, and
-    without writing."""
+    """Make the call, and return whether it was made.
+
+    It may only be refused if `refused` is set, with a remedy, and without writing.
+    """
     try:
         assert r(*arguments, **options) is None
     except ArgumentError as error:

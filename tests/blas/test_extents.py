@@ -460,8 +460,10 @@ class Lapack:
         return value
 
     def pbtf2(self, d: Any, uplo: str, n: int, kd: int, ldab: int) -> None:
-        """Compute xPBTF2. With ld = ldab - 1, x of syr is a row or column next to the triangle, in the other half of
-        its square."""
+        """Compute xPBTF2.
+
+        With ld = ldab - 1, x of syr is a row or column next to the triangle, in the other half of its square.
+        """
         kld = max(1, ldab - 1)
         for j in range(n):
             at = (kd if uplo == "U" else 0) + j * ldab

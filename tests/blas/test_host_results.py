@@ -89,8 +89,10 @@ def test_rotmg_of_amd_is_that_of_the_reference(hip: str, numbers: tuple[float, .
 
 
 def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
-    """T62, T63. Refused are wrong arguments, and a captured stream, because a graph would lack the host's
-    computation."""
+    """T62, T63.
+
+    Refused are wrong arguments, and a captured stream, because a graph would lack the host's computation.
+    """
     arguments: list[Any] = [np.array([value]) for value in (1e-9, 3e-9, 0.5, 1.5)] + [np.zeros(5)]
     before = [array.copy() for array in arguments]
     graphs = Graphs(hip)

@@ -160,8 +160,10 @@ def in_other_forms(module: Any, dtype: Any) -> list[tuple[str, str, str]]:
 
 
 def call_form(library: Any, name: str, form: str, n: int, passed: dict[str, Any]) -> Any:
-    """Call a function by its record. `passed` has incx, incy, and pointers to x, y, results and param, with a line for
-    each call of a batch."""
+    """Call a function by its record.
+
+    `passed` has incx, incy, and pointers to x, y, results and param, with a line for each call of a batch.
+    """
     arguments: list[Any] = []
     dtype, lines = passed["x"].dtype, passed["x"].shape[0]
     real = np.zeros(0, dtype).real.dtype

@@ -1,5 +1,7 @@
-"""Products of half precision, bfloat16 and int8 matrices. GPUs make them, also with wider results; other devices refuse
-them."""
+"""Products of half precision, bfloat16 and int8 matrices.
+
+GPUs make them, also with wider results; other devices refuse them.
+"""
 
 from __future__ import annotations
 

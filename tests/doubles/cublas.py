@@ -1,5 +1,6 @@
-"""Writes a double of cuBLAS in C, for the double of a GPU. Each function computes by the CBLAS function of the same
-name.
+"""Writes a double of cuBLAS in C, for the double of a GPU.
+
+Each function computes by the CBLAS function of the same name.
 
     python tests/doubles/cublas.py > cublas.c
 

@@ -1,5 +1,6 @@
-"""Writes a double of cuSOLVER in C, for the double of a GPU. Each function computes by LAPACKE's function of the same
-name.
+"""Writes a double of cuSOLVER in C, for the double of a GPU.
+
+Each function computes by LAPACKE's function of the same name.
 
     python tests/doubles/cusolver.py > cusolver.c
 

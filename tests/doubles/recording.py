@@ -317,8 +317,10 @@ def notes(expression: str, c_type: str) -> str:
 def function(
     library: roles.Library, index: int, name: str, values: dict[str, str], structs: dict[str, list[tuple[str, str]]]
 ) -> str:
-    """Return the C text of one function. `values` has the bodies of functions that do real work, by name; `structs` is
-    from `fields`."""
+    """Return the C text of one function.
+
+    `values` has the bodies of functions that do real work, by name; `structs` is from `fields`.
+    """
     entry = library.api["functions"][name]
     parameters = [(label or f"p{at}", kind) for at, (label, kind) in enumerate(entry["parameters"])]
     labels = [label for label, _ in parameters]

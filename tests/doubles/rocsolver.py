@@ -1,5 +1,6 @@
-"""Writes a double of rocSOLVER in C, for the double of HIP. Each function computes by LAPACKE's function of the same
-name.
+"""Writes a double of rocSOLVER in C, for the double of HIP.
+
+Each function computes by LAPACKE's function of the same name.
 
     python tests/doubles/rocsolver.py > rocsolver.c
 

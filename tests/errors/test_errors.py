@@ -1,5 +1,7 @@
-"""A device pointer can't be misused. Each misuse raises an error that names the function, the argument, the needed and
-the passed value."""
+"""A device pointer can't be misused.
+
+Each misuse raises an error that names the function, the argument, the needed and the passed value.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,10 @@ def resident_set() -> int:
 
 
 def check_no_leak(run: Callable[[], object], most: int) -> None:
-    """Check that one of three runs adds at most so many bytes. The kernel adds pages now and then, but a leak adds them
-    in each run."""
+    """Check that one of three runs adds at most so many bytes.
+
+    The kernel adds pages now and then, but a leak adds them in each run.
+    """
     run()
     used = [resident_set()]
     while len(used) == 1 or (used[-1] - used[-2] > most and len(used) < 4):

@@ -167,8 +167,10 @@ class RandomKernel:
         return np.asfortranarray(values) if self.rank == 2 and self.below(3) == 0 else values
 
     def check(self, device: str) -> None:
-        """Run the kernel on a device and in NumPy. Raise AssertionError with the source if the bits of the results
-        differ."""
+        """Run the kernel on a device and in NumPy.
+
+        Raise AssertionError with the source if the bits of the results differ.
+        """
         if self.kernel is None:
             names = {name: getattr(kernels, name) for name in kernels.__all__} | {"np": np, "In": In, "Out": Out}
             function = function_of(self.source, self.file, {**names, "InOut": InOut})

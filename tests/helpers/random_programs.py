@@ -342,8 +342,10 @@ class Outcome:
         self.measured = program.measured
 
     def compare(self, right: Outcome, name: str, *, bits: bool) -> None:
-        """Raise AssertionError unless this outcome is right. `bits`: whether LAPACK's results must have the same bits,
-        too."""
+        """Raise AssertionError unless this outcome is right.
+
+        `bits`: whether LAPACK's results must have the same bits, too.
+        """
         names = [step for step, _ in self.history]
         for step, expected in zip(self.history, right.history, strict=True):
             assert step == expected, f"program {self.seed} differs on {name}, in {names}: {step}"

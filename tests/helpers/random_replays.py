@@ -41,8 +41,10 @@ NUMBERS: Final = ("alpha", "beta")
 
 @dataclass(frozen=True)
 class GraphStep(Step):
-    """A step that captures a graph anew, or deletes it. `first` is the first region of the same object; None to delete
-    it."""
+    """A step that captures a graph anew, or deletes it.
+
+    `first` is the first region of the same object; None to delete it.
+    """
 
     graph: str = ""
     first: int | None = None

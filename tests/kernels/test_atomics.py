@@ -68,8 +68,10 @@ TYPES: dict[str, Any] = {
 
 
 def types(*names: str) -> pytest.MarkDecorator:
-    """Parametrize a test over types of elements. One integer and one float are always tested; the other types are for
-    CI."""
+    """Parametrize a test over types of elements.
+
+    One integer and one float are always tested; the other types are for CI.
+    """
     arguments = [pytest.param(name, marks=[] if name in ("int", "double") else [pytest.mark.slow]) for name in names]
     return pytest.mark.parametrize("kind", arguments)
 

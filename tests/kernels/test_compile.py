@@ -369,8 +369,10 @@ def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_
     [["-L{0}", "-lmend"], *(pytest.param([f"{{0}}/{library}"], marks=pytest.mark.slow) for library in LIBRARIES)],
 )
 def test_a_library_among_the_options_is_linked(cached: Path, tmp_path: Path, options: list[str]) -> None:
-    """T67. The linker searches the library for missing symbols, in any order of the options, and the library is an
-    input."""
+    """T67.
+
+    The linker searches the library for missing symbols, in any order of the options, and the library is an input.
+    """
     (tmp_path / "number.h").write_text('extern "C" int library_number();\n#define NUMBER library_number()\n')
     for value in (5, 6):
         (tmp_path / "library.c").write_text(f"int library_number(void) {{ return {value}; }}\n")

@@ -195,8 +195,10 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", [*CALLS])
 def test_a_call_of_the_device_that_fails_leaves_nothing(name: str) -> None:
-    """Let the k-th call of the backend fail, for each k. The result is right, or there is an error and no memory is
-    left."""
+    """Let the k-th call of the backend fail, for each k.
+
+    The result is right, or there is an error and no memory is left.
+    """
     sim = testing.sim_device()
     A, b = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
 

@@ -1,5 +1,7 @@
-"""Functions of `lapack` take stacks of matrices. Each matrix has the same result as alone, and failing matrices are
-named."""
+"""Functions of `lapack` take stacks of matrices.
+
+Each matrix has the same result as alone, and failing matrices are named.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""cuBLASLt's descriptors, with the library itself but without a GPU. OFFLOAD_ARGS_CUBLASLT may name the library's
-file."""
+"""cuBLASLt's descriptors, with the library itself but without a GPU.
+
+OFFLOAD_ARGS_CUBLASLT may name the library's file.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""cuRAND's host API, a library that consists of an api file and a roles file. Each call takes a generator, which is an
-object."""
+"""cuRAND's host API, a library that consists of an api file and a roles file.
+
+Each call takes a generator, which is an object.
+"""
 
 from __future__ import annotations
 

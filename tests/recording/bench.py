@@ -159,8 +159,10 @@ class Bench:
             }
 
     def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
-        """Make a call through Python, and return its value. `changed` has, by name, arguments that replace the call's
-        own."""
+        """Make a call through Python, and return its value.
+
+        `changed` has, by name, arguments that replace the call's own.
+        """
         objects = {
             argument.name: self.object_of(argument.object_kind)
             for argument in call.function.arguments

@@ -80,8 +80,10 @@ def is_refused(library: roles.Library, function: roles.Function) -> bool:
 
 
 def check_own(bench: DoubleBench, function: roles.Function) -> None:
-    """Make a call in a graph of `region.capture`. The call must be refused before the library is called, or be captured
-    completely."""
+    """Make a call in a graph of `region.capture`.
+
+    The call must be refused before the library is called, or be captured completely.
+    """
     success = bench.library.success.to_bytes(8, "little", signed=True)
     arrays, call, reaches = drawn(bench, function)
     listed = [element for array in arrays.values() for element in (array if isinstance(array, list) else [array])]
@@ -110,8 +112,10 @@ def check_own(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Make a call in a captured stream, and one beside a captured stream, in each mode. A call that disturbs the
-    capture makes the capture fail."""
+    """Make a call in a captured stream, and one beside a captured stream, in each mode.
+
+    A call that disturbs the capture makes the capture fail.
+    """
     graphs = graphs_of(bench.device)
     success = bench.library.success.to_bytes(8, "little", signed=True)
     check_own(bench, function)

@@ -121,8 +121,10 @@ def executions(name: str) -> dict[str, roles.Function]:
 
 
 def with_layouts(name: str) -> dict[str, roles.Function]:
-    """Return, by name, the functions with hand-written bodies that do not execute a plan. Their matrices have
-    layouts."""
+    """Return, by name, the functions with hand-written bodies that do not execute a plan.
+
+    Their matrices have layouts.
+    """
     return {key: function for key, function in written(name).items() if key not in executions(name)}
 
 
@@ -256,8 +258,10 @@ class Call:
 
     @property
     def reaches_the_vendor(self) -> bool:
-        """Return whether the vendor's function is called. It is not if there is no array, or if it would write
-        nothing."""
+        """Return whether the vendor's function is called.
+
+        It is not if there is no array, or if it would write nothing.
+        """
         there = not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
         return not self.writes_nothing and there
 
@@ -383,8 +387,10 @@ def least(library: roles.Library, function: roles.Function, size: Size | HostLis
 
 
 def choices(function: roles.Function, enum_value: EnumValue) -> list[int]:
-    """Return the possible values of an enum. An enum for the dtype of a number has only dtypes with numbers on the
-    host."""
+    """Return the possible values of an enum.
+
+    An enum for the dtype of a number has only dtypes with numbers on the host.
+    """
     named = any(number.of == enum_value.name for number in (*function.numbers, *function.lists))
     without = {number for _, number, dtype in enum_value.enum.dtypes if dtype in NO_NUMBERS} if named else set()
     return [number for _, number in enum_value.enum.values if number not in without]

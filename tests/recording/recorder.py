@@ -95,8 +95,10 @@ class Recorder:
         self._wishes: list[int] = []
 
     def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
-        """Forget all calls. `wishes` are {place of an argument: wish} for later calls; `returned` is the value that
-        functions return."""
+        """Forget all calls.
+
+        `wishes` are {place of an argument: wish} for later calls; `returned` is the value that functions return.
+        """
         self._state.count = 0
         self._state.returned[:] = returned.ljust(16, b"\0")
         for at in self._wishes:
@@ -136,8 +138,10 @@ def run(*command: Any) -> None:
 
 
 def compile_once(path: Path, code: Callable[[], str], *options: Any) -> None:
-    """Compile a C library, unless another process of this run has compiled it. Wait if another process compiles it
-    now."""
+    """Compile a C library, unless another process of this run has compiled it.
+
+    Wait if another process compiles it now.
+    """
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():

@@ -71,8 +71,11 @@ class Worker:
 
 
 class Workers(dict[str, Worker]):
-    """{variant: worker}. A worker is made when it is first needed. `devices` has the device of each backend; other
-    backends have a simulated device."""
+    """{variant: worker}.
+
+    A worker is made when it is first needed. `devices` has the device of each backend; other backends have a simulated
+    device.
+    """
 
     def __init__(self, folder: Path, devices: dict[str, str] | None = None) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
-"""A recording is a file with the actions of a program. They are replayed on any device, and the results are
-compared."""
+"""A recording is a file with the actions of a program.
+
+They are replayed on any device, and the results are compared.
+"""
 
 from __future__ import annotations
 

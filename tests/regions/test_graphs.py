@@ -96,8 +96,10 @@ class Graphs:
                 self.call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), self._graph, flags)
 
     def before(self, other: Graphs) -> None:
-        """Let the other stream wait for this stream's work so far. If this stream is captured, the other joins the
-        capture."""
+        """Let the other stream wait for this stream's work so far.
+
+        If this stream is captured, the other joins the capture.
+        """
         event = ctypes.c_void_p()
         with self.current():
             self.call("hipEventCreateWithFlags", ctypes.byref(event), 2)

@@ -1,5 +1,7 @@
-"""Arrays of one region that share memory on the host share it on the device. Overlap that would change a result is
-refused."""
+"""Arrays of one region that share memory on the host share it on the device.
+
+Overlap that would change a result is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Events of a trace are complete, equal the counters, and have right names, files and lines. Without a trace there are
-none."""
+"""Events of a trace are complete, equal the counters, and have right names, files and lines.
+
+Without a trace there are none.
+"""
 
 from __future__ import annotations
 

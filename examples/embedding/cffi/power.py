@@ -1,5 +1,7 @@
-"""Call the C function with DevicePtrs. `call` checks them against the function's types, and raises an error for a
-failure."""
+"""Call the C function with DevicePtrs.
+
+`call` checks them against the function's types, and raises an error for a failure.
+"""
 
 from _power import ffi, lib
 

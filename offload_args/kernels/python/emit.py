@@ -711,8 +711,10 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 
 
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
-    """Refuse a kernel that needs a function which the target lacks. Earlier checks find most of these with their
-    lines."""
+    """Refuse a kernel that needs a function which the target lacks.
+
+    Earlier checks find most of these with their lines.
+    """
     location = f"{written.file}:{written.line}: {written.name}"
     if is_gpu and "= frem " in str(module):
         raise KernelError(

@@ -98,8 +98,9 @@ def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> A
 
 
 def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
-    """Return a shifted number. As in NumPy, a shift by less than 0, or by at least the number's width, removes all of
-    its bits.
+    """Return a shifted number.
+
+    As in NumPy, a shift by less than 0, or by at least the number's width, removes all of its bits.
 
     The number is shifted twice, by half of the count each time. A single shift with a choice of 0 for large counts
     would be compiled to an instruction of NVIDIA GPUs that reads only the low 32 bits of the count.
@@ -152,8 +153,10 @@ def oa__floating(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def oa__whole(typing: Any, value: Any) -> Any:
-    """Return an integer or a bool unchanged. Refuse other numbers, because a conversion would cut off their
-    fractions."""
+    """Return an integer or a bool unchanged.
+
+    Refuse other numbers, because a conversion would cut off their fractions.
+    """
     native = types.unliteral(getattr(value, "native", value))
     if not isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(

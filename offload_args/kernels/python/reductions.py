@@ -93,8 +93,10 @@ class Reduction:
         self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
         dtype: np.dtype[Any], is_promoted: bool, names: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Prepare a reduction to the formula's dtype. `is_promoted`: whether the arrays' dtypes determined this
-        dtype."""
+        """Prepare a reduction to the formula's dtype.
+
+        `is_promoted`: whether the arrays' dtypes determined this dtype.
+        """
         self.operation, self.formula, self.axis = operation, formula, axis
         self.parameters, self._names = parameters, names
         self._declared, self._is_promoted = dtype, is_promoted
@@ -204,8 +206,10 @@ class Reduction:
         return extents
 
     def _extents(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Return the number of lines and their extent. Raises ArgumentError for a shape that the reduction does not
-        take."""
+        """Return the number of lines and their extent.
+
+        Raises ArgumentError for a shape that the reduction does not take.
+        """
         subject, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
         if self.axis is not None and len(shape) != 2:
             raise ArgumentError(f"{subject} needs a matrix for axis={self.axis}, got shape {shape}")

@@ -1,5 +1,6 @@
-"""The functions that rewritten trees call, as numba's rules, for elements, the thread and atomic steps. RULES has all
-of them.
+"""The functions that rewritten trees call, as numba's rules, for elements, the thread and atomic steps.
+
+RULES has all of them.
 
 Importing this module imports numba.
 """

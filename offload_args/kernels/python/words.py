@@ -1,5 +1,7 @@
-"""The words that kernels in Python have beyond Python's own. In a kernel they stand for code; elsewhere they raise
-errors."""
+"""The words that kernels in Python have beyond Python's own.
+
+In a kernel they stand for code; elsewhere they raise errors.
+"""
 
 from __future__ import annotations
 

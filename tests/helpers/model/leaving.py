@@ -17,8 +17,9 @@ class Leaving(Contents):
     """The steps that end a region."""
 
     def leave(self, number: int, end: End, *, copied: bool = True) -> Outcome:
-        """Leave a region without an exception, or by an exception with on_error "discard" or "keep". Then call
-        forget().
+        """Leave a region without an exception, or by an exception with on_error "discard" or "keep".
+
+        Then call forget().
 
         copied: False if the results could not come down; then all of them are lost.
         """

@@ -1,5 +1,7 @@
-"""Attention as a plan of cuDNN, compared with NumPy. The tests also run with a double of the graph API
-(scripts/doubles)."""
+"""Attention as a plan of cuDNN, compared with NumPy.
+
+The tests also run with a double of the graph API (scripts/doubles).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""cuDNN's descriptors, with the real library but without a GPU. OFFLOAD_ARGS_CUDNN can name a library that is not
-installed."""
+"""cuDNN's descriptors, with the real library but without a GPU.
+
+OFFLOAD_ARGS_CUDNN can name a library that is not installed.
+"""
 
 from __future__ import annotations
 

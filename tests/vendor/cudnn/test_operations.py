@@ -274,8 +274,10 @@ def test_tensors_are_combined_as_the_formula_says(gpu: str, name: str, dtype: An
 
 
 def sampled(x: Any, grid: Any) -> Any:
-    """Return images sampled at places from -1 to 1. Each sample interpolates the four pixels around it; pixels outside
-    are 0."""
+    """Return images sampled at places from -1 to 1.
+
+    Each sample interpolates the four pixels around it; pixels outside are 0.
+    """
     n, channels, rows, columns = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     across, down = (grid[..., 0] + 1) * (columns - 1) / 2, (grid[..., 1] + 1) * (rows - 1) / 2
