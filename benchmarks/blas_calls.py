@@ -94,8 +94,7 @@ class Pair(NamedTuple):
 
 
 class Operands:
-    """The operands of all calls, which are lent to a device while the block is open: n = 4, matrices in Fortran
-    order."""
+    """The operands of all calls, lent to a device during the block: n = 4, matrices in Fortran order."""
 
     def __init__(self, device: Device) -> None:
         n = self.n = 4

@@ -1,5 +1,4 @@
-"""Measure sgemv from C: with transfers, relative to the time from Python, and on present arrays, relative to the bare
-call.
+"""Measure sgemv from C: with transfers relative to Python's time, and on present arrays relative to the bare call.
 
     python benchmarks/c_call.py [--rounds N]
 

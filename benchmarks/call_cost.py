@@ -223,8 +223,7 @@ def of_batches(device: Device, rounds: int) -> Row:
 
 
 def of_blas(device: Device, rounds: int) -> list[Row]:
-    """Measure the additional cost of each function of `blas` over the vendor's function; some functions only run on
-    GPUs."""
+    """Measure the additional cost of each function of `blas` over the vendor's function; some need a GPU."""
     assert set(CALLS) == set(blas.__all__)
     rows, count = [], 100
     operands = Operands(device)

@@ -75,8 +75,7 @@ class Plain:
         self("open")
 
     def __call__(self, name: str, *arguments: Any) -> float:
-        """Call the function plain_<name>, with arrays as pointers, and with numbers in the C types in which they are
-        passed."""
+        """Call the function plain_<name>, with arrays as pointers, and with numbers in their C types."""
         function = getattr(self.library, f"plain_{name}")
         function.restype = ctypes.c_double
         took = float(function(*(ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in arguments)))
@@ -622,8 +621,7 @@ class Comparison:
         row.goals = [Goal("at most 8 us", row.median.get(OURS, np.nan), 8)]
 
     def coming_back(self, row: Row, nbytes: int, count: int) -> None:
-        """Measure norms of `count` unchanged resident arrays, compared with arrays that a region around the loop
-        lends."""
+        """Measure norms of `count` unchanged resident arrays, compared with arrays lent around the loop."""
         arrays = [self.filled(nbytes // 4) for _ in range(count)]
         device = self.device
 

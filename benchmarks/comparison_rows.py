@@ -20,8 +20,7 @@ CALL = "offload_args.call"
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal: at most `most` times the time of another contender, or a `value` that is a limit; NaN until it is
-    measured."""
+    """A goal: at most `most` times the time of another contender, or a limit `value`; NaN until it is measured."""
 
     text: str
     value: float
@@ -135,8 +134,7 @@ def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most
 def contenders(
     row: Row, *shape: int
 ) -> tuple[dict[str, tuple[Loop, Array]], Callable[[str, Callable[[Array], Loop]], None]]:
-    """Return {name: (loop, array of its result)}, and a function that adds a loop, which gets the array or has
-    failed."""
+    """Return {name: (loop, array of its result)}, and a function that adds a loop, which gets the array or fails."""
     loops: dict[str, tuple[Loop, Array]] = {}
 
     def add(name: str, make: Callable[[Array], Loop]) -> None:

@@ -182,8 +182,7 @@ def compare(channels: int, side: int, rounds: int) -> None:
 
 
 def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
-    """Print the time to issue a call, compared with a bare call of cffi (bare[1]) and a loop of ten calls in C
-    (bare[10])."""
+    """Print the time to issue a call, compared with a bare call of cffi (bare[1]) and ten calls in C (bare[10])."""
     sides = (bare[10], 1), (bare[1], 10), (ours, 10)
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(rounds + 2):

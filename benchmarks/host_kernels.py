@@ -1,5 +1,4 @@
-"""Compares kernels of kernel.h on the CPU with plain loops, with one source, one compiler and the same flags, in one
-run.
+"""Compares kernels of kernel.h on the CPU with plain loops, with the same source, compiler and flags, in one run.
 
     python benchmarks/host_kernels.py
 

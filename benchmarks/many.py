@@ -31,8 +31,7 @@ Step = Callable[[Any, Any, Any, Any, Any, Gather, Reduce], None]
 
 
 class Ranks:
-    """The exchanges of each rank: NCCL's on GPUs, those of Communicator on other devices, and none for a single
-    rank."""
+    """The exchanges of each rank: NCCL's on GPUs, those of Communicator on other devices, none for a single rank."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self.devices = devices

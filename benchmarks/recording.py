@@ -1,5 +1,4 @@
-"""Measure the cost of a recording: a power iteration of one matrix, and small calls and regions, with and without a
-recording.
+"""Measure the cost of a recording: a power iteration of one matrix, small calls and regions, with and without it.
 
     python benchmarks/recording.py [--device cuda:0] [-n 4096]
 

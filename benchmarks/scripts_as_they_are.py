@@ -219,8 +219,7 @@ def without_gain() -> dict[str, Callable[[], object]]:
 
 
 def cost(times: int = 5) -> None:
-    """Measure the cost of hooks for programs that gain nothing, with hooks as `run` sets them without a device, in the
-    order ABBA."""
+    """Measure the cost of hooks for programs that gain nothing, with `run`'s hooks but no device, in the order ABBA."""
     calls: list[int] = []
     for name, program in without_gain().items():
 

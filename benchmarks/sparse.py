@@ -73,8 +73,7 @@ def products(A: Any, device: Device, cupy: Any, rounds: int) -> None:
 
 
 def conjugate_gradients(A: Any, device: Device, cupy: Any, steps: int, rounds: int) -> None:
-    """Print the time of `steps` steps, as separate steps with two numbers each on the host, and as a loop on the
-    device."""
+    """Print the time of `steps` steps, separately with two numbers each on the host, and as a loop on the device."""
     right = np.random.default_rng(2).standard_normal(A.shape[0])
     pair = [In[np.float64], Out[np.float64]]
     divide = Kernel.compile(SOURCE, "divide", [*pair, np.int32], device=device, debug=False)

@@ -23,8 +23,7 @@ MOST_DIMENSIONS = 8  # OA_MOST_DIMENSIONS of csrc/body/descriptor.h
 
 @dataclass(frozen=True)
 class Query:
-    """A function of the library that returns the number of bytes that a call needs: its symbol, arguments and
-    output."""
+    """A function of the library that returns the bytes that a call needs: its symbol, arguments and output."""
 
     symbol: str
     arguments: tuple[ast.expr, ...]

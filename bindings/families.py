@@ -322,8 +322,7 @@ class Families:
         return parameters
 
     def with_complex(self, parameters: list[Parameter]) -> list[Parameter]:
-        """Return the parameters, in which an array determines whether numbers are complex if the enum of their dtype
-        does not."""
+        """Return the parameters, in which an array makes numbers complex if the enum of their dtype does not."""
         typed = {parameter.name: parameter.enum.type for parameter in parameters if isinstance(parameter, DataType)}
         of_type = {
             parameter.name: self.enums.dtypes_of(typed[parameter.of])
@@ -454,8 +453,7 @@ class Families:
         return symbols
 
     def body(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that a family names as its body, after a check that csrc/body/ has it; "" if there is
-        none."""
+        """Return the C function that a family names as its body, after a check that csrc/body/ has it, or ""."""
         written = str(family.get("written", ""))
         if written and not _declared(written, "const oa_routine"):
             self.faults.append(f"{place}: written: none of {_names(BODIES)} in csrc/body has {written}")

@@ -1,5 +1,4 @@
-"""Reads a vendor header with libclang, and writes names, C types and constants, but no text of the header, to
-api/<library>.json.
+"""Reads a vendor header with libclang, and writes names, C types and constants, but no text, to api/<library>.json.
 
 This module is only needed for a new version of a header; the build reads the JSON.
 """

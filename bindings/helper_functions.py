@@ -169,8 +169,7 @@ def struct_format(definition: str) -> str:
 
 
 def struct_fields(definition: str) -> list[tuple[str, str]]:
-    """Return the name and C type of each field of a definition such as "struct { const void *a, *b; int c; }", or
-    []."""
+    """Return the name and C type of each field of a type such as "struct { const void *a, *b; int c; }", or []."""
     match = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
     fields = []
     for field in filter(str.strip, match[1].split(";") if match else []):

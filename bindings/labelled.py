@@ -145,8 +145,7 @@ class Scope:
     faults: list[str]
 
     def parse(self, text: str, place: str) -> ast.expr | None:
-        """Return an expression in the library's own constants; for a text that is no expression, note a fault and
-        return None."""
+        """Return an expression in the library's own constants; for other texts, note a fault and return None."""
         try:
             return _parsed(text.strip(), tuple(self.words.items()))
         except SyntaxError:
@@ -208,8 +207,7 @@ class Labelled:
         return INTEGERS.get(self.scope.named.get(plain, plain), "")
 
     def parse(self, text: str) -> ast.expr | None:
-        """Return an expression in the library's own constants; for a text that is no expression, note a fault and
-        return None."""
+        """Return an expression in the library's own constants; for other texts, note a fault and return None."""
         return self.scope.parse(text, self.place)
 
     def kind(self, key: str) -> ObjectKind | None:

@@ -1,5 +1,4 @@
-"""A library in the form for the generator: its settings, its constants, and its functions, with a role for every
-parameter."""
+"""A library in the form for the generator: its settings, constants and functions, with a role for every parameter."""
 
 from __future__ import annotations
 

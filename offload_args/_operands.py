@@ -55,8 +55,7 @@ INT32: Final = DTYPE_NAMES.index("int32")
 
 
 class Matrix(NamedTuple):
-    """The shape of a matrix, and its leading dimensions in Fortran order and in C order; 0 for an order that it
-    lacks."""
+    """The shape of a matrix, and its leading dimensions in Fortran order and in C order; 0 for a missing order."""
 
     rows: int
     columns: int

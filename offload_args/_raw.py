@@ -1,5 +1,4 @@
-"""The modules `cublas.raw`, `cblas.raw` and so on: a vendor's functions through cffi, with the signatures of its
-manual.
+"""The modules `cublas.raw`, `cblas.raw` etc.: a vendor's functions through cffi, with the signatures of its manual.
 
 If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
 call is checked, and missing bytes come up, as in a call through the library's module. If an argument is a DevicePtr and

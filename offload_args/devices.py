@@ -321,8 +321,7 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
-    """List the backends of GPUs in the order of preference; with `dlpack_type`, only backends with this type of
-    memory."""
+    """List the backends of GPUs in the order of preference; with `dlpack_type`, only those with this memory."""
     return [
         backend.name
         for backend in _BACKENDS

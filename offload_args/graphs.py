@@ -200,8 +200,7 @@ class Graph:
         return text
 
     def __getitem__(self, name: str) -> DevicePtr[Any]:
-        """Return the pointer that was captured by this name; for a scalar, a 0-d pointer that calls take instead of the
-        number.
+        """Return the pointer that was captured by this name; for a scalar, a 0-d pointer for calls.
 
         Raises ArgumentError for an unknown name.
         """

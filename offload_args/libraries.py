@@ -138,8 +138,7 @@ def _in_nvidia_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
-    """Search for a library of ROCm's core, such as "amdhip64", by AMD's finders, and then in the wheel that contains
-    it."""
+    """Search for a library of ROCm's core, such as "amdhip64", by AMD's finders, and then in its wheel."""
     yield from _in_rocm_packages(name, tried)
     yield from _in_wheel("rocm-sdk-core", f"_rocm_sdk_core*/lib/lib{name}.so.[567]*", tried)
 
@@ -285,8 +284,7 @@ def find_and_open(name: str) -> str:
 
 
 def driver_places(backend: str) -> str:
-    """Return a line for each file that may be HIP's runtime, and for each place of Python's packages that lacks the
-    runtime.
+    """Return a line for each file that may be HIP's runtime, and for each place of Python's packages without it.
 
     The core calls this function, through _core, at the first request for devices of HIP. The core itself searches other
     places.

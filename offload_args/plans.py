@@ -55,8 +55,7 @@ def _blas() -> str:
 
 
 def machine(device: Device | None) -> dict[str, Any]:
-    """Return the facts on which a program's results and times depend: the device, its driver, the CPUs and their
-    BLAS."""
+    """Return the facts on which a program's results and times depend: the device, its driver, the CPUs and the BLAS."""
     return {
         "device": device.model or device.name if device is not None else "",
         "driver": device.driver_version if device is not None else 0,
@@ -68,8 +67,7 @@ def machine(device: Device | None) -> dict[str, Any]:
 
 
 def rates_of(device: Device) -> tuple[float, ...]:
-    """Return the rates of a device from the cache; if they are missing, measure them in at most a second and store
-    them."""
+    """Return the rates of a device from the cache; if they are missing, measure in at most a second and store them."""
     key = cache.key_of("rates", _RATES_VERSION, __version__, json.dumps(machine(device), sort_keys=True))
     with contextlib.suppress(ValueError):  # the file is damaged, or another program wrote it
         rates = json.loads(cache.find(key) or b"[]")

@@ -516,8 +516,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def _state(self) -> str:
-        """Return the rights and the state of the bytes, such as "read-only, sent"; the state is "dead" after the
-        region's end."""
+        """Return the rights and the state of the bytes, such as "read-only, sent"; after the region, "dead"."""
         try:
             now = _core.query(self)
         except OffloadError:

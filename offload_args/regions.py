@@ -499,8 +499,7 @@ ends[_core.OA_ERROR_MEMORY] = _largest
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:
-    """Warn that open() entered a region inside an open region; both regions lend memory of the argument at
-    `position`."""
+    """Warn that open() entered a region inside an open region; both lend memory of the argument at `position`."""
     warnings.warn(
         f"offload_args: argument {position} is lent already by the region that open() entered at "
         f"{_place(outer._place())}, and that was never left: this region is inside that one, and results come down "

@@ -63,8 +63,7 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 def _number_of(frame: FrameType | None) -> int:
-    """Return the number of the innermost place in the program's own files, or, if there is none, of the innermost
-    place."""
+    """Return the number of the innermost place in the program's own files, or else of the innermost place."""
     own = frame
     while own is not None and (
         own.f_code.co_filename.startswith((*_INSTALLED, _HERE)) or own.f_code.co_filename.startswith("<frozen")
@@ -78,8 +77,7 @@ def _number_of(frame: FrameType | None) -> int:
 
 @cache
 def _file(name: str) -> str:
-    """Return the absolute path of a file, because a script's path may be relative, and the script may change
-    folders."""
+    """Return the absolute path of a file, because a script's path may be relative and scripts may change folders."""
     return name if name.startswith("<") else os.path.abspath(name)
 
 

@@ -1,5 +1,4 @@
-"""Tools for tests of code that uses devices: strict simulated devices, failing calls, checks for leaks, counts of
-copies."""
+"""Tools for tests of code that uses devices: simulated devices, failing calls, checks for leaks, counts of copies."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ Real = Any
 
 
 def fitted(function: Callable[[Real], Real], low: Real, high: Real, count: int) -> list[Real]:
-    """Return the coefficients, the constant first, of the polynomial that equals the function at the Chebyshev
-    points."""
+    """Return the coefficients (constant first) of the polynomial that equals the function at the Chebyshev points."""
     points = [(low + high) / 2 + (high - low) / 2 * mp.cos((2 * k + 1) * mp.pi / (2 * count)) for k in range(count)]
     rows = mp.matrix([[x**power for power in range(count)] for x in points])
     return list(mp.lu_solve(rows, mp.matrix([function(x) for x in points])))

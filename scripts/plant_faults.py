@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults in a copy of the core, one at a time, and measures the time in which the random programs find each
-fault.
+"""Plants faults in a copy of the core, one at a time, and measures the time in which random programs find each.
 
 scripts/plant_faults.py [--seconds 60] [NAME...] plants all faults, or the named faults. If a fault is not found, the
 exit status is 1. The script needs the environment of `make ctest`, and works below build/faults.
@@ -34,8 +33,7 @@ class Fault:
     wrong: str
 
     def place(self, tree: Path) -> Path:
-        """Return the file with the right text in a tree of sources; raise LookupError unless exactly one file has
-        it."""
+        """Return the file with the right text in a tree of sources; raise LookupError unless one file has it."""
         having = [path for path in sorted((tree / "csrc").rglob("*.c")) if self.right in path.read_text()]
         if len(having) != 1 or having[0].read_text().count(self.right) != 1:
             raise LookupError(f"{self.name}: needs {self.right!r} once in csrc/, found it in {[*map(str, having)]}")

@@ -28,8 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark as slow the instances of a test that its marker `later` leaves to the slow run; no exhaustive instance is
-    slow."""
+    """Mark as slow the instances of a test that its marker `later` leaves to the slow run, except exhaustive ones."""
     if item.get_closest_marker("exhaustive"):
         item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "slow"]
         return
@@ -52,8 +51,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Turn garbage collection off while thousands of tests are made, which are no garbage; it took a quarter of the
-    time."""
+    """Turn garbage collection off while thousands of tests are made, because collecting took a quarter of the time."""
     gc.disable()
     try:
         return (yield)

@@ -452,8 +452,7 @@ class Body:
             self.do_nothing(f"OA_UNLIKELY(!operands[{written[0]}].touched) && ")
 
     def do_nothing(self, first: str) -> None:
-        """Make no call if all arrays to be written have no elements, because some libraries refuse such arrays or their
-        addresses."""
+        """Make no call if all arrays to be written are empty, because some libraries refuse such arrays."""
         if self.ends_unwritten:
             self.add(f"  if ({first}oa_call_writes_nothing(&call)) return oa_end(&call, call.vendor_status);")
 

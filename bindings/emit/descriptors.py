@@ -333,8 +333,7 @@ class DescriptorBody(Body):
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the words on which a query's result depends: stamps of objects, and others; "0" if the result may
-        change."""
+        """Return the words on which a query's result depends: stamps of objects, and others; "0" if it may change."""
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)

@@ -1,5 +1,4 @@
-"""Writes the files, in addition to the headers, for extensions of Python: the names in the capsule, and Cython's .pxd
-files.
+"""Writes further files for extensions of Python: the names in the capsule, and Cython's .pxd files.
 
 offload_args_names.h has a macro for each function of csrc/exports.txt; offload_args/python.h includes it.
 __init__.pxd declares the functions of the headers for users, and blas.pxd and <library>.pxd those of the generated

@@ -18,8 +18,7 @@ CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 
 def symbols_of(library: Library) -> list[str]:
-    """Return the vendor's symbols that a library's routines use, in the order of its table; optional symbols are
-    last."""
+    """Return the vendor's symbols that a library's routines use, in the order of its table, optional ones last."""
     names = {function.symbol for function in library.functions}
     names |= {function.wide_symbol for function in library.functions if function.wide_symbol}
     names |= {function.query for function in library.functions if function.query}

@@ -95,8 +95,7 @@ class Facts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """The number of elements of a line, and the step to the next line; if steps are uneven, the whole span is one
-        line."""
+        """The number of elements of a line, and the step to the next line; with uneven steps, the span is one line."""
         line, step, count = 1, 0, 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size == 1:

@@ -31,8 +31,7 @@ ALIGNMENT: Final = 16  # bytes; the arrays of plans are aligned to it
 
 
 class Typed(NamedTuple):
-    """A value of an attribute with its type; needed if the value, such as a constant of an enum, does not determine the
-    type."""
+    """A value of an attribute with its type; needed if the value, such as an enum's constant, does not determine it."""
 
     type: int
     value: Any

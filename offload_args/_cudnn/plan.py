@@ -196,8 +196,7 @@ def _reason(error: LibraryError) -> str:
 
 
 def _plans_of(whole: Any, handle: Any, refusals: list[str], exact: bool) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield a plan, and the descriptors from which it is made, for each engine that takes the operations, the best
-    first."""
+    """Yield a plan, and the descriptors from which it is made, for each engine that takes them, the best first."""
     for mode in (cudnn.HEUR_MODE_A, cudnn.HEUR_MODE_FALLBACK):
         try:
             heuristics = make("ENGINEHEUR", OPERATION_GRAPH=whole, MODE=Typed(cudnn.TYPE_HEUR_MODE, mode))

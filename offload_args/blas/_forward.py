@@ -103,8 +103,7 @@ def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
 
 
 def _conjugate(vector: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) -> None:
-    """Set y to conj(x) by geam, which takes x as a matrix of one row, transposes it with conjugation, and adds
-    nothing."""
+    """Set y to conj(x) by geam, which takes x as a one-row matrix, transposes it with conjugation, and adds nothing."""
     call, _, enums = GEAM.of(x)
     n, conj, plain = x._shape[0], enums.op[0]["C"], enums.op[0]["N"]
     if not n:

@@ -166,8 +166,7 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
 
 
 def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
-    """Return the names of the missing scalars, and the array that was passed in place of the first; no names if
-    something else is wrong."""
+    """Return the names of the missing scalars, and the array in place of the first; none if another fault exists."""
     missing: list[str] = []
     argument, rest = None, list(arguments)
     for name in names:
@@ -210,8 +209,7 @@ def _option(text: str) -> tuple[str, str, str]:
 
 
 def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
-    """Return an argument as C reads it: its kind, its sizes for each value of an option, this option, whether its order
-    is free."""
+    """Return an argument for C: its kind, its sizes for each value of an option, that option, if its order is free."""
     _, _, layout = text.partition(":")
     if layout == "band/m":
         return _WHAT["band"], (1, 0, 1, 0), -1, 0

@@ -19,8 +19,7 @@ def _order(A: DevicePtr) -> str:
 
 
 def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
-    """Return the error for an operand without an order, or for orders that do not fit together; `rule` is the rule that
-    they break."""
+    """Return the error for an operand without an order, or for orders that break `rule` together."""
     for operand, pointer in operands.items():
         if not _order(pointer):
             return unordered(f"blas.{name}", operand, pointer, "ascontiguousarray")

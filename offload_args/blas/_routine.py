@@ -72,8 +72,7 @@ class Routine:
         self.options = {option: _OPTIONS[option] for option in options.split()}
 
     def entry(self, kind: Kind) -> Entry:
-        """Find the vendor's function, and store it in `kind` for layout(); raise KeyError if no function takes the
-        dtype."""
+        """Find the vendor's function, and store it in `kind` for layout(); raise KeyError if none takes the dtype."""
         function = self.functions.get(kind["dtype"], "-")
         if function == "-":
             raise KeyError(kind["dtype"])

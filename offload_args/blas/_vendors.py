@@ -83,8 +83,7 @@ class _Vendor(Adapter):
 
 
 class _CBLAS(_Vendor):
-    """CBLAS, whose functions have an argument for the order of matrices; functions that it lacks are made from
-    others."""
+    """CBLAS, whose functions have an argument for the order of matrices; missing functions are made from others."""
 
     module = "cblas"
     backend = None

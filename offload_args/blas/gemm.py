@@ -252,8 +252,7 @@ def _is_narrow(A: DevicePtr) -> bool:
 
 @cache
 def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: tuple[str, ...]) -> Routine:
-    """Return the routine for products of dtype `a` whose C has the first dtype of `results`; `taken`: the operands'
-    dtypes."""
+    """Return the routine for products of dtype `a` whose C has the first dtype of `results`, for operands `taken`."""
     strided = "_strided_batched" if "3" in operands or name != "gemm" else ""
     functions = {DTYPE_NAMES.index(dtype): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for dtype in taken}
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")

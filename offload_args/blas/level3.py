@@ -353,8 +353,7 @@ def her2k(
 def triangular(
     entry: Entry, routine: Routine, A: DevicePtr, a: Sequence[int], B: DevicePtr, b: Sequence[int], *options: str
 ) -> tuple[list[Any], int, int, int, int]:
-    """Return arguments of trmm or trsm: a list of side, triangle, operation and diagonal, then m, n, ld of A, ld of
-    B."""
+    """Return arguments of trmm or trsm: a list of side, triangle, operation, diagonal; then m, n, ld of A, ld of B."""
     side, uplo, trans, diag = options
     (rows, columns, *leads_a), (m, n, *leads_b), enums = a, b, entry.enums
     order = m if side == "L" else n

@@ -51,8 +51,7 @@ def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
 
 
 def _triangle(routine: Routine, A: DevicePtr, n: int, sizes: tuple[int, ...], order: str) -> _Triangle:
-    """Return the arguments for a triangle of an (n, n) matrix: a band `ab`, or a packed `ap`; `sizes` is its
-    geometry."""
+    """Return the arguments for a triangle of an (n, n) matrix: a band `ab`, or a packed `ap`; `sizes`: its geometry."""
     need_option(f"blas.{routine.name}", "order", order, ("F", "C"))
     if "ap" in routine.operands:
         contiguous(f"blas.{routine.name}", "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")

@@ -200,8 +200,7 @@ def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
 
 
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute panels of C: rows from rows of op(A) and all of op(B), or columns from all of op(A) and columns of
-    op(B)."""
+    """Compute panels of C: rows from rows of op(A) and op(B), or columns from op(A) and columns of op(B)."""
     along, across = work.C.shape if _by_rows(work) else work.C.shape[::-1]
     rows = max(_LEAST, -(-_PART // across // _UNIT) * _UNIT)
     while rows > _LEAST and _in_panels(work, rows) > space:

@@ -77,8 +77,7 @@ class Backend(ABC):
         return self._link.share(data, deadline)
 
     def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Exchange bytes with another rank, which passes as many bytes at the same time, and return the other rank's
-        bytes."""
+        """Exchange bytes with another rank, which passes as many bytes at the same time; return its bytes."""
         other = np.empty(len(data), np.uint8)
         self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
         return other.tobytes()

@@ -194,8 +194,7 @@ class OnGPU(Transforms):
         self._pass(x, y, (axes[-1],), inverse=True)
 
     def _whole_from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
-        """Transform real numbers to the whole result, whose second half along one axis is the conjugate of the first
-        half."""
+        """Transform real numbers to the whole result, whose second half along an axis is the first half's conjugate."""
         axis = axes[-1]
         n = x._shape[axis]
         half = new(y, (*x._shape[:axis], n // 2 + 1, *x._shape[axis + 1 :]), y.dtype)

@@ -234,8 +234,7 @@ def _kept(key: str | None) -> _Made | None:
 
 
 def _with_types(program: Program) -> Program:
-    """Return the program with text that puts the kernel's types into the module, if kernel.h does not put them
-    there."""
+    """Return the program with text that puts the kernel's types into the module, if kernel.h does not do so."""
     if program.expressions or "__global__" not in program.source:
         return program
     if not re.search(rf"\b{re.escape(program.name)}\s*\(", program.source):

@@ -95,8 +95,7 @@ def _registers(name: str, elf: Elf) -> dict[str, int]:
 
 
 def _device_functions(elf: Elf) -> set[str]:
-    """Return the functions that can't be launched, because they are called by kernels; `nvcc -G` does not inline
-    them."""
+    """Return the functions that can't be launched because kernels call them; `nvcc -G` does not inline them."""
     table = elf.named(".symtab")
     symbols = elf.symbols(table) if table is not None else ()
     return {symbol.name for symbol in symbols if symbol.info & 15 == _FUNCTION and not symbol.other & _ENTRY}

@@ -129,8 +129,7 @@ class Vendor:
     def compile(
         self, name: str, source: str, options: Sequence[str], expressions: Sequence[str] = ()
     ) -> tuple[bytes, str, list[str]]:
-        """Return the module that is compiled from a source, the log, and the symbols of the kernels that `expressions`
-        name.
+        """Return the module compiled from a source, the log, and the symbols of the kernels in `expressions`.
 
         Raises RefusedError with the log, and LibraryError without a compiler.
         """

@@ -73,8 +73,7 @@ class ParameterType:
         return self.passed in (_CONST_POINTER, _IN)
 
     def suits(self, access: int, dtype: np.dtype[Any] | None) -> bool:
-        """Return whether a signature may declare the parameter with this access and dtype; the dtype None stands for
-        any."""
+        """Return whether a signature may declare the parameter with this access and dtype; None is any dtype."""
         if self.passed not in _PASSED[access]:
             return False
         if dtype is None or (self.number == _OTHER and self.nbytes == 0):

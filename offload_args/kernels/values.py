@@ -22,8 +22,7 @@ def whole(value: Any) -> int:
 
 
 def filled(subject: str, dtype: np.dtype[Any], value: Any) -> Any:
-    """Return a value in a form that NumPy takes for a dtype, and check each number in it: NumPy itself would cut 1.5 to
-    1."""
+    """Return a value in a form that NumPy takes for a dtype, and check each number in it: NumPy would cut 1.5 to 1."""
     if dtype.subdtype is not None:
         return _array_of(subject, *dtype.subdtype, value)
     if dtype.names is None:

@@ -40,8 +40,7 @@ class Variables:
     def variable(
         self, name: str, dtype: DTypeLike, shape: int | Sequence[int] = (), *, device: Device | str | None = None
     ) -> DevicePtr[Any]:
-        """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, or a global variable
-        on the CPU.
+        """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, or a CPU's global.
 
         name: the name in the module; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or
         OA_CONSTANT_VARIABLE of kernel.h. dtype, shape: describe all bytes of the variable. device: with None, the

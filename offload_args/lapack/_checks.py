@@ -62,8 +62,7 @@ def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
 
 
 def by_columns(uplo: str, facts: Matrix) -> str:
-    """Return the triangle that libraries read in a matrix's memory, which they read by columns; in C order, it is the
-    other one."""
+    """Return the triangle that libraries, which read by columns, read; for C order, it is the other triangle."""
     return uplo if facts.ld_f else OTHER_TRIANGLE[uplo]
 
 
@@ -94,8 +93,7 @@ def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that getrf can't have written; with these, libraries would write outside of the
-    operands."""
+    """Raise ArgumentError for pivots that getrf can't have written; libraries would write outside of operands."""
     pivots = ipiv.to_host()
     wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
@@ -148,8 +146,7 @@ def follow(vectors: DevicePtr) -> bool:
 
 
 def is_finite(A: DevicePtr) -> bool:
-    """Return whether one sum on the device shows that all elements of a stack are finite; False if the stack has
-    gaps."""
+    """Return whether one sum on the device shows that all elements of a stack are finite; False with gaps."""
     (count, m, n), (step, *inner) = A._shape, A._strides
     itemsize = A.dtype.itemsize
     if step != m * n * itemsize or (tuple(inner) not in ((itemsize, m * itemsize), (n * itemsize, itemsize))):
@@ -196,8 +193,7 @@ def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn
 
 @contextmanager
 def factored(name: str, **written: DevicePtr) -> Iterator[None]:
-    """Mark a call's outputs as undefined if a step after the factoring of A fails, and state in the error that they are
-    undefined."""
+    """Mark a call's outputs as undefined if a step after the factoring of A fails, and say so in the error."""
     try:
         yield
     except OffloadError as error:

@@ -32,8 +32,7 @@ _INFO: Final = object()  # an argument that stands for the array of info
 
 
 class CuSOLVER(Vendor):
-    """cuSOLVER, whose functions write info to the device; the package takes their workspaces. cuBLAS has LU and QR of
-    stacks."""
+    """cuSOLVER, whose functions write info to the device; cuBLAS has LU and QR of stacks."""
 
     module = "cusolver"
     backend = "cuda"

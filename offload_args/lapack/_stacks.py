@@ -51,8 +51,7 @@ def in_a_stack() -> bool:
 
 
 def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
-    """Return a stack whose parts have `inner` dimensions, with one dimension for all parts; None if no single stride
-    fits."""
+    """Return a stack whose parts have `inner` dimensions, with one dimension for all parts; None if no stride fits."""
     at = len(pointer._shape) - inner
     outer, shape, strides = pointer._shape[:at], pointer._shape[at:], pointer._strides[at:]
     count, step = 1, 0

@@ -65,8 +65,7 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def spare_info(self, *operands: DevicePtr) -> DevicePtr | None:
-        """Return, for a captured call, a place for its info, which will always be 0; None if the call is not
-        captured."""
+        """Return, for a captured call, a place for its info, which will be 0; None if the call is not captured."""
         if not any(_core.query(operand).captured for operand in operands):
             return None
         return memory_of_graph(operands, 1, np.int32)

@@ -245,8 +245,7 @@ def _some(
 
 
 def _general(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None) -> tuple[str, Matrix, Vendor]:
-    """Return the letter and the geometry of a matrix, and the adapter of the library that finds its eigenvalues, after
-    checks."""
+    """Return the letter and the geometry of a matrix, and the adapter that finds its eigenvalues, after checks."""
     name = "lapack.geev"
     t = letter_of(name, "A", A)
     a = square(name, "A", A)

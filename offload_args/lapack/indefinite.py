@@ -218,8 +218,7 @@ def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that sytrf and hetrf never write; with these, libraries would write outside of
-    operands."""
+    """Raise ArgumentError for pivots that sytrf and hetrf never write; libraries would write outside of operands."""
     pivots = ipiv.to_host()
     n = len(pivots)
     wrong = np.flatnonzero(_impossible(pivots))

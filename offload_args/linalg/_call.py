@@ -1,5 +1,4 @@
-"""One call of linalg or fft: its operands, which are arrays or pointers, and its results, which are of the same
-kind."""
+"""One call of linalg or fft: its operands, which are arrays or pointers, and its results, of the same kind."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class Spec(NamedTuple):
 
 
 def _strides(spec: Spec) -> tuple[int, ...]:
-    """Return the strides in bytes of an array with this shape and order, whose matrices follow each other without
-    gaps."""
+    """Return the strides in bytes of an array with this shape and order, whose matrices have no gaps between."""
     shape = spec.shape
     if spec.order == "C" or len(shape) < 2:
         return c_strides(shape, spec.dtype.itemsize)

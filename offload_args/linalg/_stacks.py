@@ -57,8 +57,7 @@ def _offsets(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 
 
 def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Iterator[DevicePtr]:
-    """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which the stack is
-    broadcast.
+    """Make the parts of a stack, each of `inner` dimensions, for every index of the batch of a broadcast stack.
 
     Parts are made one after the other, because a region has fewer handles than a large stack has matrices.
     """

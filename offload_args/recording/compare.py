@@ -78,8 +78,7 @@ class Expected:
 
 
 def host_values(pointer: DevicePtr[Any]) -> NDArray[Any]:
-    """Return an array of a pointer's layout with its elements on the device; zeros if the device has no elements
-    yet."""
+    """Return an array of a pointer's layout with its elements on the device; zeros if the device has none yet."""
     array = zeros_of_layout(pointer._shape, pointer._strides, pointer.dtype)
     with contextlib.suppress(OffloadError):  # an Out may not be written yet
         array[...] = pointer.to_host()

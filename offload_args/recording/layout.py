@@ -23,8 +23,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the offsets of an array's lowest byte and of the byte after its highest byte, counted from its first
-    element."""
+    """Return the offsets of an array's lowest byte and of its highest byte plus one, from its first element."""
     if 0 in shape:
         return 0, 0
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]

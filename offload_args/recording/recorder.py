@@ -273,8 +273,7 @@ class Recording:
     # -- requests of the extension ---------------------------------------------------------------------------
 
     def _on_where(self, *_: Any) -> int:
-        """Return the number of the calling line; 0 for a line of this package, because many lines of the user may call
-        it."""
+        """Return the number of the calling line; 0 for a line of this package, because many user's lines call it."""
         frame = sys._getframe(3)
         return 0 if self._is_own(frame.f_code.co_filename) else self._place()
 
@@ -524,8 +523,7 @@ class Recording:
             self._put({"unrecorded": arguments[0], "at": self._place(), "thread": self._thread()})
 
     def _portable(self) -> str:
-        """Return the name of the user's call of this package if it computes on the CPU without a library; otherwise
-        ""."""
+        """Return the name of the user's call of this package if it computes on the CPU without a library, or ""."""
         frame: FrameType | None = sys._getframe(1)
         name = ""
         while frame is not None and self._is_own(frame.f_code.co_filename):

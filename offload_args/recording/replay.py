@@ -723,8 +723,7 @@ _MEANINGLESS: Final = (
 
 @contextlib.contextmanager
 def _line_named(file: str | os.PathLike[str], line: int) -> Iterator[None]:
-    """Raise an ArgumentError that names the line of the file if the block raises an exception because the line has no
-    meaning."""
+    """Raise an ArgumentError that names the line of the file if the block raises because the line has no meaning."""
     try:
         yield
     except _MEANINGLESS as error:

@@ -120,8 +120,7 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
 
 
 def repeated(function: Callable[..., int], times: int, steps: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
-    """Make a call several times; `steps` has, for each pointer, the elements by which it advances, or a list of
-    pointers."""
+    """Make a call several times; `steps` has the elements by which each pointer advances, or a list of pointers."""
     places = [place for place, value in enumerate(arguments) if isinstance(value, DevicePtr)]
     infos = []
     for number in range(times):

@@ -1,5 +1,4 @@
-"""Turns a call of one vendor's library into a call of the same routine, with the same arguments, of another vendor's
-library."""
+"""Turns a call of one vendor's library into the call of another vendor's same routine with the same arguments."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 
 
 def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple[Any, list[Any], int]:
-    """Return the function of a device's library, its arguments, and the difference of its indices from the recorded
-    ones.
+    """Return the function of the device, its arguments, and the difference of its indices from recorded ones.
 
     Raises a NoTwinError that names the call if this library has no such function.
     """

@@ -108,8 +108,7 @@ def _unwritable(file: str) -> str:
 
 
 def run(run_script: Callable[[], object], *, save: str | None, json: str | None, progress: bool) -> int:
-    """Run a script with a trace, print the summary to stderr, because stdout is the script's, and return the script's
-    status.
+    """Run a script with a trace, print the summary to stderr (stdout is the script's), return its status.
 
     save: a file for the timeline. json: a file for the summary.
     """

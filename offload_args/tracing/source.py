@@ -82,8 +82,7 @@ def _callee(call: ast.Call) -> str:
 
 
 def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
-    """Return the source text of a region's arguments; None if the call does not make a region, or has an argument with
-    `*`."""
+    """Return the source text of a region's arguments; None if the call makes no region, or has a `*` argument."""
     if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # by an ExitStack
         call = call.args[0]
     if not isinstance(call, ast.Call) or _callee(call) != "offload_args":

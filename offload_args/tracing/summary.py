@@ -303,8 +303,7 @@ def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
 
 
 def _is_of_a_library(file: str) -> bool:
-    """Return whether a file belongs to Python or to an installed package, because advice is only about the user's own
-    loops."""
+    """Return whether a file belongs to Python or to an installed package, because advice is about the user's loops."""
     on_path = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
     return file.startswith(_LIBRARIES) or any(file.startswith(folder) and _holds_packages(folder) for folder in on_path)
 
@@ -404,8 +403,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
 
 
 def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:
-    """Advise on kernels if most of their launches had fewer blocks than half the number of the device's
-    multiprocessors."""
+    """Advise on kernels if most of their launches had fewer blocks than half of the device's multiprocessors."""
     launches: dict[tuple[str, str, tuple[Place, ...]], list[Event]] = {}
     for event in events:
         if event.multiprocessors:

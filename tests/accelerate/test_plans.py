@@ -94,8 +94,7 @@ def test_a_deterministic_run_sends_nothing_that_its_plan_lacks(device: str, tmp_
 
 
 def test_a_plan_decides_against_the_model_and_in_a_crowd(tmp_path: Path) -> None:
-    """The host device is never faster, so the model would send no call; and the calls of eight threads would be
-    refused."""
+    """The host device is never faster, so the model would send no call; calls of eight threads would be refused."""
     plan, A = tmp_path / "plan.json", np.arange(14400.0).reshape(120, 120)
     with accelerate("host", margin=0, plan=plan):
         multiply(A)

@@ -1,5 +1,4 @@
-"""`python -m bindings --check` refuses wrong roles files; it reports the line of each fault, and never prints a
-traceback."""
+"""`python -m bindings --check` refuses wrong roles files, reports the line of each fault, and prints no traceback."""
 
 from __future__ import annotations
 

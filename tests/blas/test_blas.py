@@ -37,8 +37,7 @@ class Portable:
 
 
 def vector(values: Array, kind: str) -> Operand:
-    """Make a vector from a pointer: all of an array, every second element, all elements backwards, a row, or a
-    column."""
+    """Make a vector from a pointer: all of an array, every second element, all backwards, a row, or a column."""
     n = len(values)
     part: Any = {
         "plain": (slice(0, n),),

@@ -1,5 +1,4 @@
-"""The elements that a call touches: operands in one memory are compared with sets of elements from BLAS's
-definitions."""
+"""The elements that a call touches: operands in one memory, compared with sets of elements by BLAS's definitions."""
 
 from __future__ import annotations
 
@@ -480,8 +479,7 @@ class Lapack:
 
 
 def banded(n: int, kd: int, ldab: int, uplo: str, dtype: Any) -> tuple[Array, Array]:
-    """Return one triangle of a band matrix in BLAS's storage, with -777 at places without an element, and the expected
-    factor."""
+    """Return one triangle of a band matrix in BLAS's storage, with -777 in its gaps, and the expected factor."""
     A = positive_definite(n, kd, dtype)
     AB = np.full((ldab, n), -777, dtype, order="F")
     for (i, j), at in half(band(n, n, kd * (uplo == "L"), kd * (uplo == "U"), ldab, "F"), uplo).items():

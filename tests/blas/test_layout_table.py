@@ -55,8 +55,7 @@ CONJUGATED = {"gemm": ("trans_a", "trans_b"), "geam": ("trans_a", "trans_b")}
 
 
 def taken(device: str, name: str, dtype: Any, orders: tuple[str, ...], step: int, conjugated: bool) -> bool:
-    """Make a call with matrices in these orders and vectors of this step; return False if it was refused with a
-    remedy."""
+    """Make a call with matrices in these orders and vectors of this step; return False if refused with a remedy."""
     form, arrays, arguments = FORMS[name].split(), [], []
     left = iter(orders)
     for letter in form:

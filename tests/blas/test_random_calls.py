@@ -36,8 +36,7 @@ LENGTH: Final = 2000  # the length of the flat arrays
 # -- what a call is ----------------------------------------------------------------------------------------------------
 @dataclass
 class Operand:
-    """An operand: its values as a vector or a whole matrix, and masks of the values that are stored, read and
-    written."""
+    """An operand: its values as a vector or a whole matrix, and masks of its stored, read and written values."""
 
     name: str
     values: Array
@@ -231,8 +230,7 @@ def updates(make: Maker) -> Call | None:
 
 
 def matrices(make: Maker) -> Call:
-    """Make a call of level 3, such as C = alpha A B + beta C, for general, symmetric, Hermitian and triangular
-    matrices."""
+    """Make a call of level 3, such as C = alpha A B + beta C, with any kind of matrix."""
     name = make.random.choice("gemm symm hemm trmm trsm syrk herk syr2k her2k".split())
     m, n, k, uplo, side, diag = make.size(), make.size(), make.size(), make.pick("UL"), make.pick("LR"), make.pick("NU")
     hermitian, kind = name.startswith("he"), name[2:4]
@@ -349,8 +347,7 @@ def extremes(make: Maker) -> Call:
 # -- where its operands are --------------------------------------------------------------------------------------------
 @dataclass
 class Run:
-    """The arrays of one region, by number, and their pointers: two flat arrays, and square ones in C and in Fortran
-    order."""
+    """The arrays of one region, by number, and their pointers: two flat arrays, and square ones in C and F order."""
 
     make: Maker
     vendor: Vendor
@@ -451,8 +448,7 @@ class Run:
 
     # -- the call
     def prepare(self, call: Call) -> list[Array]:
-        """Fill the device's arrays with NaN except at the places that the call reads; return the contents of each
-        array."""
+        """Fill the device's arrays with NaN except at the places that the call reads; return the arrays' contents."""
         filled = [np.full(array.size, np.nan, array.dtype) for array in self.arrays]
         for operand in call.operands:
             reads = operand.mask(operand.reads)

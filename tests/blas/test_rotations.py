@@ -27,8 +27,7 @@ ENDLESS = [
 
 
 def count_calls(letter: str) -> int:
-    """Call rotmg with random choices of these numbers, and rotg with all pairs; return the number of calls that
-    ended."""
+    """Call rotmg with random choices of these numbers, and rotg with all pairs; return the number of ended calls."""
     count, real = 0, np.float32 if letter in "sc" else np.float64
     random = np.random.default_rng(5)
     with warnings.catch_warnings(), np.errstate(all="ignore"):

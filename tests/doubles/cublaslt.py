@@ -342,8 +342,7 @@ int cublasLtMatrixTransform(void *handle, const object *desc, const void *alpha,
 
 
 def main() -> None:
-    """Write the double to standard output: sizes of attributes, objects with attributes, and the rest of the
-    library."""
+    """Write the double to standard output: sizes of attributes, objects with attributes, and the library's rest."""
     library = next(library for library in roles.load() if library.name == "cublaslt")
     enums = {dtype_enum.label: dtype_enum for dtype_enum in library.dtype_enums}
     lines = []

@@ -247,8 +247,7 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
 
 
 def tried_functions(library: roles.Library) -> dict[str, str]:
-    """Return {name: body} of the functions whose unit of strides a first call shows; this call multiplies, and is not
-    noted."""
+    """Return {name: body} of the functions whose unit of strides a first call shows; that call is not noted."""
     bodies = {}
     for function in library.functions:
         if any(size.is_tried for size in function.sizes):
@@ -349,8 +348,7 @@ def function(
 
 
 def text(library: roles.Library, wide: bool = False) -> str:
-    """Return the C text of a library's double; with `wide`, the integers of a library that has two builds have 64
-    bits."""
+    """Return the C text of a library's double; with `wide`, the integers of a library with two builds have 64 bits."""
     # Before the test begins, the core may call the function that shows the size of the library's integers.
     at_first = "0" if wide or not library.probe else "2"
     arguments, structs = working(library) | tried_functions(library), fields(library)

@@ -23,8 +23,7 @@ def use():
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The library with another soname, because the system's loader treats two files of one soname as the same
-    library."""
+    """The library with another soname, because the system's loader treats files of one soname as the same library."""
     library = Path(get_library())
     path = tmp_path_factory.mktemp("copies") / "liboffload_args_copy.so"
     path.write_bytes(library.read_bytes().replace(library.name.encode(), library.name[:-1].encode() + b"x"))

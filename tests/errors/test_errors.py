@@ -318,8 +318,7 @@ def test_every_error_is_also_the_builtin_that_a_person_would_catch() -> None:
 
 
 def test_a_handled_error_keeps_nothing_alive(device: str) -> None:
-    """A frame with a variable for its exception would live, with all objects of its callers, until a garbage
-    collection."""
+    """A frame with a variable for its exception would live, with its callers' objects, until a garbage collection."""
     with offload_args(np.ones(3), device=device) as (pointer,):
         pass
 

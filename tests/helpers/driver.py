@@ -47,8 +47,7 @@ class OwnStream:
 
 @contextmanager
 def registered(array: NDArray[Any]) -> Iterator[None]:
-    """Pin an array's memory, as a program does, for a block; check at the end that it is still pinned, and was pinned
-    once."""
+    """Pin an array's memory, as a program does, for a block; check at the end that it is pinned, and only once."""
     address = ctypes.c_void_p(array.ctypes.data)
     with driver() as call:
         call("cuMemHostRegister_v2", address, ctypes.c_size_t(array.nbytes), 1)

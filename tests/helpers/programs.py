@@ -153,8 +153,7 @@ class Step:
 
 
 def in_any_order(world: World, *steps: tuple[Step, int]) -> Ends:
-    """Return the outcomes of steps that are made at the same time on their threads; their stages may run in any
-    order."""
+    """Return the outcomes of steps that run at the same time on their threads; their stages may run in any order."""
 
     def go_on(world: World, left: list[tuple[Stage, ...]], outcomes: list[Outcome]) -> None:
         if not any(left):

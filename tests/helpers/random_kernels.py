@@ -199,8 +199,7 @@ def computed(dtype: str) -> str:
 
 
 def fits(dtype: str, other: str) -> bool:
-    """Return whether a conversion has no undefined result, as from an integer to any dtype, or from a float to a
-    float."""
+    """Return whether a conversion has a defined result, as from an integer to any dtype, or from a float to a float."""
     return not dtype.startswith("float") or other.startswith("float")
 
 

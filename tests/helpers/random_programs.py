@@ -183,8 +183,7 @@ class Program:
         self.note(self.matrices[0])
 
     def on_threads(self) -> None:
-        """On each thread, multiply vectors by a matrix that all threads read, and by a matrix of the thread, which it
-        writes."""
+        """On each thread, multiply vectors by a matrix that all threads read, and by one that this thread writes."""
         shared, x, values = self.square(), self.vector, [self.choose(4) for _ in range(3)]
         own = [self.numbers((N, N)) for _ in values]
         results: list[list[np.ndarray]] = [[] for _ in values]
@@ -356,8 +355,7 @@ class Outcome:
 
 
 def check(name: str, first: int, count: int) -> int:
-    """Run `count` programs from number `first` on, without and with acceleration; return the number of calls that
-    went."""
+    """Run `count` programs from number `first` on, without and with acceleration; return the number of sent calls."""
     device, chance, seeds = Device(name), np.random.default_rng(first), range(first, first + count)
     expected = [Outcome(seed) for seed in seeds]
     gone = 0

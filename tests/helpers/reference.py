@@ -51,8 +51,7 @@ def triangle(A: Array, uplo: str, diag: str = "N") -> Array:
 
 
 def symmetric(A: Array, uplo: str, hermitian: bool = False) -> Array:
-    """Return the symmetric or Hermitian matrix that is stored in one triangle of A; a Hermitian diagonal counts as
-    real."""
+    """Return the symmetric or Hermitian matrix that is stored in one triangle of A; Hermitian diagonals are real."""
     T = triangle(A, uplo)
     diagonal = np.diag(np.diag(T))
     off = T - diagonal

@@ -17,8 +17,7 @@ _MEMBERS = re.compile(r":members:(.*(?:\n {6}.*)*)")
 
 
 class Entry(NamedTuple):
-    """A directive of a page: its kind, its name and its object; `members` has the named members, [] for all, or
-    None."""
+    """A directive of a page: its kind, name and object; `members` has the named members, [] for all, or None."""
 
     page: str
     kind: str

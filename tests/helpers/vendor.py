@@ -181,8 +181,7 @@ FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and pa
 
 
 def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
-    """Make matrices by columns or rows, as separate arrays, as a tuple of slices, or as one pointer with a further
-    axis."""
+    """Make matrices by columns or rows, as separate arrays, as a tuple of slices, or a pointer with a further axis."""
     count, m, n = values.shape
     if form == "arrays":
         return Many([matrix(value, order, layout) for value in values])
@@ -310,8 +309,7 @@ class Routine:
         return np.full(shape, complex(np.nan, np.nan) if self.complex else np.nan, self.dtype)
 
     def triangular(self, n: int, uplo: str, diag: str) -> Array:
-        """Return one triangle of a matrix for systems, with NaN in the other triangle, and on the diagonal if it counts
-        as ones."""
+        """Return one triangle of a matrix for systems, with NaN in the other, and on a diagonal that counts as ones."""
         A = (self.values(n, n) / max(n, 1)).astype(self.dtype)
         A[np.diag_indices(n)] = self.nan(n) if diag == "U" else self.values(n) + 2
         A[~ref.in_triangle(n, uplo)] = np.nan
@@ -326,8 +324,7 @@ class Routine:
         return A
 
     def scalars(self, alpha_real: bool = False, beta_real: bool = False) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Yield alpha and beta as numbers, and in the passed form: both on the host, both on the device, and one of
-        each."""
+        """Yield alpha and beta as numbers, and in the passed form: on the host, on the device, and one of each."""
         real_a, real_b = alpha_real or not self.complex, beta_real or not self.complex
         alpha, beta = (-1.5 if real_a else 0.5 - 1.25j), (0.75 if real_b else -0.75 + 0.25j)
         a_type, b_type = self.real if alpha_real else self.dtype, self.real if beta_real else self.dtype
@@ -364,8 +361,7 @@ class Routine:
         return self.nan(*shape) if beta == 0 else self.values(*shape)
 
     def one_triangle(self, beta: Any, n: int, uplo: str, hermitian: bool) -> Array:
-        """Return one triangle for an output, with NaN in the other, and in both if they are not read because of
-        beta."""
+        """Return one triangle for an output, with NaN in the other, or in both if beta makes both unread."""
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
     def close(

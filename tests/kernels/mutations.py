@@ -1,5 +1,4 @@
-"""Mutations of good modules: numbers at random places, repeated, moved and removed pieces, and files that are cut
-short."""
+"""Mutations of good modules: numbers at random places, repeated, moved and removed pieces, and truncated files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Kernel.compile(debug=True): each access is checked, and an access out of bounds raises an exception and touches
-nothing."""
+"""Kernel.compile(debug=True): each access is checked, and one out of bounds raises an exception and touches nothing."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ SIZES = """\
 def test_blocks_are_launched_in_clusters_and_cooperatively(
     cuda: str, cluster: int | tuple[int, int] | None, size: int, cooperative: bool
 ) -> None:
-    """Each block notes the number of blocks of its cluster, its own number in the cluster, and the number of blocks of
-    the grid."""
+    """Each block notes the number of blocks of its cluster, its number in the cluster, and the blocks of the grid."""
     relu = Module.load(PTX.encode()).kernel("relu", InOut[np.float32], np.int32)
     if Device(cuda).model.startswith("double of a GPU") or not relu.info(cuda).clusters:
         pytest.skip("device unavailable: no GPU with clusters")

@@ -1,5 +1,4 @@
-"""All of kernel.h compiles without a warning for GPUs of NVIDIA and AMD and for the CPU, and the modules can be
-read."""
+"""All of kernel.h compiles without a warning for GPUs of NVIDIA and AMD and for the CPU, and modules can be read."""
 
 from __future__ import annotations
 

@@ -92,8 +92,7 @@ def check_owners(
     columns: int,
     gap: int,
 ) -> None:
-    """Count the owners of each element of a matrix with gaps between its rows, and check the memory around the
-    matrix."""
+    """Count the owners of each element of a matrix with gaps between its rows, and check the memory around it."""
     if partition in LINES:
         rows, gap = 1, 3
     counted = np.zeros((rows + 1, columns + gap), np.int32)

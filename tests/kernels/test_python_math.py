@@ -62,8 +62,7 @@ def results(names, dtype, a, b, device="host"):
 
 
 def points(name, dtype, count, rng):
-    """Return arguments at which a function is finite: half over its range, and half at which its value is near 0 or
-    1."""
+    """Return arguments at which a function is finite: half over its range, and half with a value near 0 or 1."""
     facts = np.finfo(dtype)
     low, high = math.log(facts.tiny), math.log(facts.max)
 

@@ -1,5 +1,4 @@
-"""Machine code of kernels in Python: for NVIDIA and AMD GPUs that this machine lacks, without a compiler, from the
-cache."""
+"""Machine code of kernels in Python: for GPUs that this machine lacks, without a compiler, from the cache."""
 
 # mypy: ignore-errors
 

@@ -1,5 +1,4 @@
-"""offload_unsafe leaves out the checks of arguments against the signature and against each other, and makes all other
-checks."""
+"""offload_unsafe leaves out the checks of arguments against the signature and against each other, and no others."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ ITERATIVE: dict[str, Callable[[Any], Any]] = {
 
 
 def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
-    """Call a driver on these arrays, which it changes, and return its result, which is one of the arrays or a new
-    one."""
+    """Call a driver on these arrays, which it changes, and return its result, which is one of them or a new one."""
     A, (m, n) = arrays[0], arrays[0].shape
     k, real = min(m, n), np.finfo(A.dtype).dtype
     if name in ITERATIVE:
@@ -76,8 +75,7 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
 
 
 def clean(name: str, dtype: str, n: int = 4, noise: float = 0.1) -> Arrays:
-    """Return arrays, of which the first is definite, or of full rank if it is not square, and diagonal without
-    noise."""
+    """Return arrays, of which the first is definite, or of full rank if it is not square, diagonal without noise."""
     random = np.random.default_rng(len(name))
     arrays: Arrays = []
     for shape in SHAPES[name]:

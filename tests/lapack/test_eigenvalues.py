@@ -1,5 +1,4 @@
-"""Indefinite systems, pencils, some eigenvalues, and eigenvalues of general matrices agree with SciPy, in both orders
-and with gaps."""
+"""Indefinite systems, pencils, some or general eigenvalues agree with SciPy, in both orders and with gaps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Q as a matrix, and inverses from factors, agree with SciPy in both orders, with gaps, in stacks, and for empty
-matrices."""
+"""Q as a matrix, and inverses from factors, agree with SciPy in both orders, with gaps, in stacks, and if empty."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Each function of `lapack` agrees with SciPy and NumPy: in both orders, with gaps, and for arrays of 0 and of 1
-element."""
+"""Each function of `lapack` agrees with SciPy and NumPy: in both orders, with gaps, and for 0 and 1 element."""
 
 from __future__ import annotations
 

@@ -288,8 +288,7 @@ def test_a_search_keeps_to_its_preferences(searched: str, preferences: dict[str,
 
 
 def test_algorithms_are_made_from_their_numbers(searched: str) -> None:
-    """Checked are their numbers, a new algorithm, its capabilities and settings, and the check that returns its
-    workspace."""
+    """Check their numbers, a new algorithm, its capabilities and settings, and its workspace."""
     desc, layouts, results = product(searched)
     half = cublaslt.CUDA_R_16F
     with offload_args(np.zeros(1), device=searched):

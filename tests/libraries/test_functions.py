@@ -1,5 +1,4 @@
-"""The functions of vendor libraries as Python objects, which are made on first use, and behave like any function of a
-module."""
+"""The functions of vendor libraries as Python objects, made on first use, which behave like a module's functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Handles of a library as objects, and its settings: they are made, set, queried, used, and destroyed, at the latest by
-Python."""
+"""Handles of a library as objects, and settings: made, set, queried, used, and destroyed, if need be by Python."""
 
 from __future__ import annotations
 

@@ -62,8 +62,7 @@ def build(folder: Path, name: str, source: str, *options: str | Path) -> Path:
 
 
 def numpys_own() -> str:
-    """Return the name of cblas_icamin in NumPy's own library, or "" if the library lacks the function, as reference
-    BLAS does."""
+    """Return the name of cblas_icamin in NumPy's own library, or "" if the library lacks it, as reference BLAS does."""
     core = sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"]
     symbols = ctypes.CDLL(core.__file__)
     spelled = (f"{prefix}cblas_icamin{suffix}" for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")))

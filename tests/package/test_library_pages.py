@@ -1,5 +1,4 @@
-"""The libraries' pages, such as docs/guide/cublas.md, name existing functions only; test_pages.py runs their
-examples."""
+"""The libraries' pages, such as docs/guide/cublas.md, name existing functions; test_pages.py runs their examples."""
 
 from __future__ import annotations
 

@@ -71,8 +71,7 @@ def answer(number: Number) -> Any:
 
 
 def is_wide(call: Call) -> bool:
-    """Return whether the call has a size beyond 32 bits although the size has 32 bits in the vendor's plain
-    function."""
+    """Return whether the call has a size beyond 32 bits although it has 32 bits in the vendor's plain function."""
     narrow = [size for size in [*call.function.sizes, *call.function.lists] if size.is_narrow]
     return any(not -(2**31) <= number < 2**31 for size in narrow for number in np.ravel(call.integers[size.name]))
 
@@ -84,8 +83,7 @@ def integers_of(bench: DoubleBench, call: Call) -> Any:
 
 
 def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish], bytes]:
-    """Return the bytes that the double notes and writes, for numbers on the host only, and the bytes that it
-    returns."""
+    """Return the bytes that the double notes and writes, for numbers on the host only, and those that it returns."""
     function = call.function
     wishes: dict[int, Wish] = {}
     wide = is_wide(call) and function.wide_symbol is not None
@@ -127,8 +125,7 @@ def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
 
 
 def addresses_of(pointer: Any) -> Any:
-    """Return the address of a pointer, None for a pointer without bytes, or a list of addresses for several
-    pointers."""
+    """Return the address of a pointer, None for a pointer without bytes, or a list for several pointers."""
     if isinstance(pointer, list):
         return [addresses_of(part) for part in pointer]
     return pointer.address if pointer.nbytes else None

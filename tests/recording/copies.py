@@ -72,8 +72,7 @@ def check_short(bench: DoubleBench, function: roles.Function, values: dict[str, 
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Make a copy through Python and through C, `turns` times, with the shortest legal arrays and then with shorter
-    arrays."""
+    """Make a copy through Python and through C, `turns` times, with the shortest legal arrays and with shorter ones."""
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     parameters = legal.vendors_parameters(bench.library, function)
     for turn in range(2 * turns):

@@ -1,5 +1,4 @@
-"""Checks functions whose descriptors determine extents: which arguments arrive, and which arrays, descriptors and sizes
-are refused.
+"""Checks functions whose descriptors determine extents: which arguments arrive, and which are refused.
 
 All descriptors of the double describe the same number of float32 elements, and all its queries return the same number
 of bytes.
@@ -82,8 +81,7 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
 
 
 def legal_values(bench: DoubleBench, function: roles.Function, full: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a legal call without its arrays, and the arrays; full: optional arguments are passed,
-    too."""
+    """Return the arguments of a legal call without its arrays, and the arrays; full: with optional arguments."""
     values: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for at, parameter in enumerate(function.parameters):
@@ -152,8 +150,7 @@ def refused(bench: DoubleBench, function: roles.Function, changed: str, array: A
 
 
 def check_answers(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless the library is asked for a workspace only once until a descriptor is set or a descriptor's address is
-    given away."""
+    """Fail unless the library is asked for a workspace only once until a descriptor is set or its address is used."""
     room = next(
         (array for array in function.arrays if isinstance(array, Room) and array.query and array.is_workspace), None
     )
@@ -213,8 +210,7 @@ def check_descriptors(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Check a function with all optional arguments, with required arguments only, and with arguments that do not
-    fit."""
+    """Check a function with all optional arguments, with required arguments only, and with unfit arguments."""
     for turn in range(turns):
         if any(not getattr(array, "optional", False) for array in function.arrays) or turn % 2 == 0:
             check_arrival(bench, function, full=turn % 2 == 0)

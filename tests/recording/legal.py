@@ -282,8 +282,7 @@ class Call:
         return clamped(self.library, self.function, self.integers) | self.numbers
 
     def places(self, name: str, at: int = 0) -> Offsets:
-        """Return the places of the touched elements of an array, or of the array at index `at` of an array of
-        pointers."""
+        """Return the places of the touched elements of an array, or of the array at `at` in an array of pointers."""
         if name not in self.many:
             return self.touched[name]
         return self.many[name][at] if self.many[name] else np.zeros(0, np.int64)
@@ -448,8 +447,7 @@ def _numbers(random: np.random.Generator, function: roles.Function) -> dict[str,
 def completed(
     library: roles.Library, function: roles.Function, sizes: Mapping[str, int], random: np.random.Generator, spare: int
 ) -> Call:
-    """Return a call with these integers, and with leading dimensions and strides at most `spare` above their least
-    values."""
+    """Return a call with these integers, and leading dimensions and strides at most `spare` above the least."""
     integers = dict(sizes)
     function = with_dtypes(function, integers)
     for label in ("ld", "stride"):

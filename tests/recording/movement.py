@@ -47,8 +47,7 @@ def may_be_left(call: Call, array_: Array) -> bool:
 
 
 def ways(call: Call, array_: Array, lent: list[Any]) -> list[tuple[int, int]]:
-    """Return the numbers of bytes of the arrays that are copied up and down: one pair, or two if the core may not
-    recognize a part."""
+    """Return the bytes of arrays that are copied up and down: one pair, or two if the core may not recognize a part."""
     nbytes = sum(array.nbytes for array in lent)
     whole = (nbytes, 0 if array_.is_read_only else nbytes)
     # The core copies even a triangle of one element up.
@@ -75,8 +74,7 @@ def flat(arrays: dict[str, Any]) -> list[Any]:
 
 
 def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
-    """Fail unless exactly the arrays that the call reads are copied up, and exactly the arrays that it writes are
-    copied down."""
+    """Fail unless exactly the arrays that the call reads are copied up, and exactly the written ones down."""
     arrays = bench.arrays(call, Form())
     for array in flat(arrays):
         array.view(np.uint8)[:] = random.integers(0, 256, array.nbytes, np.uint8)

@@ -160,8 +160,7 @@ def number_of(argument: Argument, parameter: Any) -> int:
 
 
 def check_layout(bench: DoubleBench, function: roles.Function, random: np.random.Generator, turn: int) -> None:
-    """Execute a plan with arrays of exactly its size; fail if shorter arrays are accepted, or if unneeded bytes are
-    copied."""
+    """Execute a plan with arrays of exactly its size; fail if shorter ones are accepted, or unneeded bytes copied."""
     layout = drawn(function, random)
     plan = layout.plan(bench, turn)
     arrays, sizes = [], []

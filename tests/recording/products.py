@@ -111,8 +111,7 @@ def check_arrival(bench: DoubleBench, function: roles.Function, in_c: bool) -> N
 
 
 def refused(bench: DoubleBench, function: roles.Function, changed: dict[str, Any], error: Any, words: str) -> None:
-    """Fail unless a call with the changed arrays or values is refused before the library is called and before anything
-    is copied."""
+    """Fail unless a call with the changed arrays or values is refused before any call or copy."""
     values, arrays = arguments(bench, function)
     objects = dict(values)
     arrays |= {name: array for name, array in changed.items() if name in arrays and isinstance(array, np.ndarray)}

@@ -33,8 +33,7 @@ def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -
 
 
 def may_be_refused(bench: Bench, call: Call) -> bool:
-    """Return whether the vendor's library may refuse some legal calls, for example for unsupported combinations of
-    dtypes."""
+    """Return whether the vendor's library may refuse some legal calls, such as unsupported combinations of dtypes."""
     return bool(call.function.types) or bench.library.name in ("curand", "cusolver") or "gels" in call.function.name
 
 

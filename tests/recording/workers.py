@@ -24,8 +24,7 @@ QUICK = ("cblas", "nccl")
 
 
 class Turns(NamedTuple):
-    """How often a function is tried, and whether all functions are tried or only one of those that differ only in
-    types."""
+    """How often a function is tried, and whether all functions are tried or one of those that differ only in types."""
 
     count: int
     every: bool

@@ -148,8 +148,7 @@ def wrong_lists(
 
 
 def wrong_arrays(bench: DoubleBench, call: Call, array: Array, foreign: Foreign) -> Iterator[Wrong]:
-    """Yield values that are not device pointers, and pointers with another dtype, on another device, or after their
-    region."""
+    """Yield values that are not device pointers, and pointers of another dtype, device or ended region."""
     own, function = foreign.arrays[array.dtype], call.function
     for value in (
         *(() if legal.may_be_absent(call, array) else (None,)),

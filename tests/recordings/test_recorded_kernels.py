@@ -1,5 +1,4 @@
-"""Kernels in recordings: the names of kernels are always recorded, and their machine code on request; replays launch
-it."""
+"""Kernels in recordings: their names are always recorded, machine code on request; replays launch it."""
 
 from __future__ import annotations
 

@@ -999,8 +999,7 @@ def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
 
 
 def calls_again(device: str) -> None:
-    """Make equal calls and different calls at the same line: in regions, on views, and with numbers that look the
-    same."""
+    """Make equal calls and different calls at the same line: in regions, on views, with numbers that look the same."""
     A, x, y = np.eye(6), np.ones(6), np.zeros(6)
     pairs = ((np.ones(3), np.zeros(3)), (np.ones(4), np.zeros(4)), (np.ones(3), np.zeros(3)))
     for left, right in (*pairs, *pairs[::-1]):

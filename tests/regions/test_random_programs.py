@@ -1,5 +1,4 @@
-"""Random programs are compared with the model of the documented rules, helpers/model/: results, errors, every host
-byte.
+"""Random programs are compared with the model of the documented rules, helpers/model/: results, errors, host bytes.
 
 Programs nest regions, lend overlapping views, update, assign, fail (also while other work is in flight), keep arrays on
 devices, and use two devices and four threads. A program with a wrong outcome is shrunk, and printed as Python code that
@@ -42,8 +41,7 @@ def check(devices: tuple[str, str], steps: int, write: Callable[[tuple[str, str]
     seen = False
 
     def repeated(data: bytes) -> None:
-        """While a fault is shrunk, try a program several times, because the fault may depend on the timing of
-        threads."""
+        """While a fault is shrunk, try a program several times, because it may depend on the timing of threads."""
         nonlocal seen
         for _ in range(3 if seen else 1):
             try:

@@ -1,5 +1,4 @@
-"""Random programs that capture and replay chains are compared with the model of the documented rules,
-helpers/model/."""
+"""Random programs that capture and replay are compared with the model of the documented rules, helpers/model/."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ SIZES = [0, 1, 4, 19]
 
 
 def untouched_or_scaled(r: Routine, y: Operand, beta: complex, case: str) -> None:
-    """Check that y is unchanged, as in reference BLAS without terms to sum, or multiplied by beta, as in other
-    libraries."""
+    """Check that y is unchanged, as in reference BLAS without terms to sum, or multiplied by beta, as in others."""
     if y.now().tobytes() != y.values.tobytes():
         expected = ref.plus(np.zeros_like(y.wide), beta, y.wide)
         ref.assert_close(y.now(), expected, 1, abs(expected), r.dtype, case)
@@ -82,8 +81,7 @@ def ger(r: Routine) -> None:
 def stored(
     r: Routine, half: Array, uplo: str, order: str, k: int | None, layout: int
 ) -> tuple[Operand, tuple[int, ...]]:
-    """Return a triangle in the routine's format (packed, a band of k diagonals, or plain), and its leading
-    dimension."""
+    """Return a triangle in the routine's format (packed, a band of k diagonals, or plain), and its ld."""
     kind = r.name[1:]
     if kind.startswith(("sp", "hp", "tp")):
         return vector(ref.packed(half, uplo, order)), ()

@@ -1,5 +1,4 @@
-"""Machine code of kernels in Python: numba infers types and lowers the function to LLVM IR; the target's entry calls
-it.
+"""Machine code of kernels in Python: numba infers types and lowers a function to LLVM IR; the target's entry calls it.
 
 Importing this module imports numba. The entry makes the arrays and `here`. On GPUs, it gets the thread's numbers from
 the hardware. On the CPU, it gets them from loops over threads and blocks, as in kernel.h. A kernel of matrices has two
@@ -273,8 +272,7 @@ class _Entry:
         return context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
 
     def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
-        """Return the block's arrays, which are in the memory here["own"] of the kernel, or here["shared"] of the
-        launch."""
+        """Return the block's arrays, which are in the kernel's memory here["own"], or the launch's here["shared"]."""
         builder, arrays = self.builder, []
         shared = self.written.shared.values()
         for declared, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):

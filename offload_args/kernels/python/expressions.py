@@ -194,8 +194,7 @@ class Expressions(Names):
         return node
 
     def struct_of(self, node: ast.expr) -> np.dtype[Any] | None:
-        """Return the dtype of an expression that is a struct among the kernel's parameters, or a struct in such a
-        struct."""
+        """Return the dtype of an expression that is a struct among the kernel's parameters, or a struct in one."""
         if isinstance(node, ast.Name):
             return self.structs.get(node.id)
         if not isinstance(node, ast.Attribute):

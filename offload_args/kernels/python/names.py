@@ -81,8 +81,7 @@ class Names:
         raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
 
     def value_of(self, node: ast.expr) -> Any:
-        """Return the object for which a name, or a name with attributes, stands; MISSING if it stands for a
-        variable."""
+        """Return the object for which a name, or a name with attributes, stands; MISSING for a variable."""
         if isinstance(node, ast.Name):
             if node.id in self.locals:
                 return MISSING
@@ -135,8 +134,7 @@ class Names:
                 self.written.ranks[parameter] = max(known, rank)
 
     def parameters_of(self, name: str) -> set[str]:
-        """Return the parameters for which a name may stand: the name itself, or the parameters that are assigned to
-        it."""
+        """Return the parameters for which a name may stand: the name itself, or the parameters assigned to it."""
         return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
 
     def find_aliases(self) -> None:

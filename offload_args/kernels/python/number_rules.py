@@ -1,5 +1,4 @@
-"""The functions of numbers that rewritten trees call: operators with NumPy's result types, powers, elementary
-functions.
+"""Functions of numbers that rewritten trees call: operators with NumPy's result types, powers, elementary functions.
 
 Importing this module imports numba. Each function gets flags for its weak arguments, which take the other argument's
 type.

@@ -32,8 +32,7 @@ def one_of(context: Any, builder: Any, at: Any, mine: Any) -> Any:
 
 
 def before(builder: Any, here: Any, end: Any) -> Any:
-    """Return whether the thread's number along x is less than end; on the CPU, the loop over threads may already ensure
-    this."""
+    """Return whether the thread's number along x is less than end; on the CPU, the thread loop may ensure this."""
     return builder.or_(here.below, less(builder, here.index_x, end))
 
 
@@ -75,8 +74,7 @@ def oa__run(typing: Any, here: Any, array: Any) -> Any:
 
 
 def lines_of(builder: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Return the number of lines in memory, the number of elements of a line, and whether the matrix has Fortran
-    order."""
+    """Return the number of lines in memory, the number of elements of a line, and whether the order is Fortran's."""
     turned = less(builder, y.down, y.across)
     return builder.select(turned, y.columns, y.rows), builder.select(turned, y.rows, y.columns), turned
 

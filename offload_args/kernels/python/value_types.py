@@ -179,8 +179,7 @@ class OneIteratorModel(models.StructModel):
 
 
 class WeakType(types.Type):
-    """A number that takes the type of the value with which it is joined, in a variable or in a conditional
-    expression."""
+    """A number that takes the type of the value with which a variable or conditional expression joins it."""
 
     def __init__(self, native: Any) -> None:
         self.native = native

@@ -37,8 +37,7 @@ class Replaying(Calling):
         values: Sequence[float],
         calls: Sequence[Call],
     ) -> Outcome:
-        """Capture calls in a graph: they are checked, and the contents that they read are brought up, but they do not
-        run.
+        """Capture calls in a graph: they are checked, and the contents that they read go up, but they do not run.
 
         values: the values of the numbers, whose pointers become the last pointers of the region.
         """
@@ -147,8 +146,7 @@ class Replaying(Calling):
     def writing(
         self, chain: Chain, contents: Sequence[tuple[str, Operand | Array]]
     ) -> list[Callable[[Self], tuple[tuple[Operand, int], ...]]]:
-        """Return functions that write the contents in order; contents of pointers are first, with their values before
-        the replay."""
+        """Return functions that write the contents in order; pointers come first, with values before the replay."""
         pairs = [(chain.names[key], source) for key, source in contents]
         sources = [(t, s) for t, s in pairs if isinstance(s, Operand) and not t.is_very(s)]
         if len(pairs) > 1 and any(s.part.meets(t.part) for t, s in sources):

@@ -36,8 +36,7 @@ class Updating(Contents):
         return self.copy(), Outcome(errors=frozenset({"PresentError"}))
 
     def _news(self, part: Part, device: str | None = None) -> list[tuple[Mapping, Group, Lent]]:
-        """Return the lent arrays that may share bytes with an array, in groups that are newer on a device than on the
-        host."""
+        """Return the lent arrays that may share bytes with an array, in groups that are newer on a device."""
         holders = [m for m in self.mappings if m.shares(part) and device in (None, m.device)]
         if not any(m.holds(part) for m in holders):
             raise Refused("PresentError")

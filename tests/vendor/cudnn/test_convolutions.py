@@ -1,5 +1,4 @@
-"""cuDNN's convolutions and related functions on a GPU, compared with direct sums in float64, in all layouts and
-dtypes."""
+"""cuDNN's convolutions and related functions on a GPU, against direct sums in float64, in all layouts and dtypes."""
 
 from __future__ import annotations
 

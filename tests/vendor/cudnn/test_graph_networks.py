@@ -1,5 +1,4 @@
-"""cuDNN's functions on graphs, cudnnGnn*, on a GPU, compared with formulas in float64, and gradients with finite
-differences.
+"""cuDNN's functions on graphs, cudnnGnn*, on a GPU, against formulas in float64, and gradients against differences.
 
 Versions of cuDNN without these functions report that; then the tests compare nothing.
 """
@@ -240,8 +239,7 @@ def every_case() -> list[Case]:
 
 
 def attention(case: Case, nodes: Array, targets: Array, edges: Array | None, weight: Array) -> tuple[Array, ...]:
-    """Return logits and coefficients by head and edge, and the values that GATv2 computes for each edge before the
-    logits."""
+    """Return logits and coefficients by head and edge, and GATv2's values of each edge before the logits."""
     own = edges if edges is None or not case.mapped else edges[PLACES]
     activate = ACTIVATIONS[case.activation]
     if case.second:
