@@ -56,8 +56,7 @@ class Transforms(Adapter):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
-        result = result.astype(y.dtype, copy=False)  # NumPy 1 only computes in double precision
-        y.assign(result.reshape(y.shape))  # a 0-D array was lent with one dimension
+        y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 only computes in double precision
 
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str

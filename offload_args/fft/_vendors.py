@@ -325,7 +325,9 @@ def _fit(x: DevicePtr, y: DevicePtr) -> None:
     common = tuple(slice(min(a, b)) for a, b in zip(x._shape, y._shape, strict=True))
     if any(a < b for a, b in zip(x._shape, y._shape, strict=True)):
         y.fill(0)
-    y[common].copy_from(x[common])
+    if common:
+        x, y = x[common], y[common]
+    y.copy_from(x)
 
 
 def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:

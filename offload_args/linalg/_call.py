@@ -312,7 +312,9 @@ def _ready(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     An array that already has this form is returned unchanged.
     """
     array = np.asarray(array, dtype)  # np.asarray also turns subclasses into plain ndarrays
-    if array.ndim == 0 or array.size == 0:
+    if array.ndim == 0:
+        return array
+    if array.size == 0:
         return np.ascontiguousarray(array)
     if array.ndim == 1:
         return array if array.strides[0] == array.itemsize else np.ascontiguousarray(array)
