@@ -2,7 +2,7 @@
 
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
-  set, no other place is tried;
+   set, no other place is tried;
 2. the library that another package is linked with, if the library has all functions that are not optional. This package
    uses NumPy's CBLAS in this way, so that both packages share one pool of threads, and limits for NumPy's threads
    (OPENBLAS_NUM_THREADS, threadpoolctl) also hold for this package;

@@ -74,7 +74,7 @@ def potrf(
 
     Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite. Source: LAPACK, xPOTRF.
 
-    See also: lapack.potrs, lapack.potri, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf;
+    See also: lapack.potrs, lapack.potri, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf, rocsolver.dpotrf;
     docs/guide/lapack.md.
     """
     if devices is not None:
@@ -153,7 +153,8 @@ def potrs(
 
     Source: LAPACK, xPOTRS; like LAPACK, the function calls trsm twice.
 
-    See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
+    See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs, rocsolver.dpotrs;
+    docs/guide/lapack.md.
     """
     if devices is not None:
         from .streamed import solve_definite  # it imports threads, which few programs need
@@ -205,7 +206,8 @@ def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
 
     Raises numpy.linalg.LinAlgError, naming the pivot, if the factor has a zero on its diagonal. Source: LAPACK, xPOTRI.
 
-    See also: lapack.potrf, lapack.potrs, lapack.getri; lapacke.dpotri, cusolver.dpotri; docs/guide/lapack.md.
+    See also: lapack.potrf, lapack.potrs, lapack.getri; lapacke.dpotri, cusolver.dpotri, rocsolver.dpotri;
+    docs/guide/lapack.md.
     """
     t, a = _definite("lapack.potri", A, uplo)
     vendor = vendor_of("lapack.potri", A)
@@ -260,8 +262,8 @@ def posv(
     Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite; B is unchanged then. Source:
     LAPACK, xPOSV.
 
-    See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv;
-    docs/guide/lapack.md.
+    See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv, rocsolver.dpotrf,
+    rocsolver.dposv; docs/guide/lapack.md.
     """
     if devices is not None:
         from .streamed import factor_definite  # it imports threads, which few programs need

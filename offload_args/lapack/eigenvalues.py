@@ -61,7 +61,7 @@ def sygvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
     Raises numpy.linalg.LinAlgError if B is not positive definite (the error names the pivot), if a matrix has NaN or
     infinity, or if the algorithm does not converge. Source: LAPACK, xSYGVD.
 
-    See also: lapack.hegvd, lapack.syevd; lapacke.dsygvd, cusolver.dsygvd; docs/guide/lapack.md.
+    See also: lapack.hegvd, lapack.syevd; lapacke.dsygvd, cusolver.dsygvd, rocsolver.dsygvd; docs/guide/lapack.md.
     """
     t = letter_of("lapack.sygvd", "A", A, "sd", "; hegvd takes complex ones")
     _pencil("lapack.sygvd", t, A, B, w, itype, jobz, uplo)
@@ -87,7 +87,7 @@ def hegvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
 
     Raises numpy.linalg.LinAlgError as sygvd does. Source: LAPACK, xHEGVD.
 
-    See also: lapack.sygvd, lapack.heevd; lapacke.zhegvd, cusolver.zhegvd; docs/guide/lapack.md.
+    See also: lapack.sygvd, lapack.heevd; lapacke.zhegvd, cusolver.zhegvd, rocsolver.zhegvd; docs/guide/lapack.md.
     """
     _pencil("lapack.hegvd", letter_of("lapack.hegvd", "A", A), A, B, w, itype, jobz, uplo)
 
@@ -158,7 +158,7 @@ def syevdx(
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
     xSYEVR; cuSOLVER, syevdx.
 
-    See also: lapack.heevdx, lapack.syevd; lapacke.dsyevr, cusolver.dsyevdx; docs/guide/lapack.md.
+    See also: lapack.heevdx, lapack.syevd; lapacke.dsyevr, cusolver.dsyevdx, rocsolver.dsyevx; docs/guide/lapack.md.
     """
     t = letter_of("lapack.syevdx", "A", A, "sd", "; heevdx takes complex ones")
     return _some("lapack.syevdx", t, A, w, (il, iu), (vl, vu), jobz, uplo)
@@ -195,7 +195,7 @@ def heevdx(
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
     xHEEVR; cuSOLVER, heevdx.
 
-    See also: lapack.syevdx, lapack.heevd; lapacke.zheevr, cusolver.zheevdx; docs/guide/lapack.md.
+    See also: lapack.syevdx, lapack.heevd; lapacke.zheevr, cusolver.zheevdx, rocsolver.zheevx; docs/guide/lapack.md.
     """
     return _some("lapack.heevdx", letter_of("lapack.heevdx", "A", A), A, w, (il, iu), (vl, vu), jobz, uplo)
 

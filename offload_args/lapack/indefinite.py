@@ -56,7 +56,7 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless singular is "keep". Source: LAPACK,
     xSYTRF.
 
-    See also: lapack.sytrs, lapack.hetrf, lapack.potrf, lapack.getrf; lapacke.dsytrf, cusolver.dsytrf;
+    See also: lapack.sytrs, lapack.hetrf, lapack.potrf, lapack.getrf; lapacke.dsytrf, cusolver.dsytrf, rocsolver.dsytrf;
     docs/guide/lapack.md.
     """
     _factor("lapack.sytrf", A, ipiv, uplo, singular, hermitian=False)

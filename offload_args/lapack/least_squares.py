@@ -46,7 +46,8 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the singular values do not converge. Source: LAPACK,
     xGELSD; this function calls gesvd.
 
-    See also: lapack.gels, lapack.gesvd, linalg.lstsq; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
+    See also: lapack.gels, lapack.gesvd, linalg.lstsq; lapacke.dgesvd, cusolver.dgesvd, rocsolver.dgesvd;
+    docs/guide/lapack.md.
     """
     name = "lapack.gelsd"
     if isinstance(A, DevicePtr) and len(A._shape) > 2:

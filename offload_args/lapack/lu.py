@@ -97,8 +97,8 @@ def getrf(
     Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal, unless singular is "keep".
     Source: LAPACK, xGETRF.
 
-    See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
-    docs/guide/lapack.md.
+    See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf,
+    rocsolver.dgetrf; docs/guide/lapack.md.
     """
     if devices is not None:
         from .streamed import factor_general  # it imports threads, which few programs need
@@ -197,7 +197,8 @@ def getrs(
 
     Source: LAPACK, xGETRS.
 
-    See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
+    See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs, rocsolver.dgetrs;
+    docs/guide/lapack.md.
     """
     if devices is not None:
         from .streamed import solve_general  # it imports threads, which few programs need
@@ -258,8 +259,8 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     The pivots are checked as in getrs. Raises numpy.linalg.LinAlgError, naming the pivot, if the factor U has a zero on
     its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have this function, so getrs is called for it.
 
-    See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched;
-    docs/guide/lapack.md.
+    See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched,
+    rocsolver.dgetri; docs/guide/lapack.md.
     """
     t, a = _inverse(A, ipiv)
     need_uncaptured("lapack.getri", A, ipiv, instead="solve by gesv", reads=_PIVOTS)
@@ -312,7 +313,7 @@ def gesv(
     Raises numpy.linalg.LinAlgError, naming the pivot, if A is singular; B is unchanged then. Source: LAPACK, xGESV.
 
     See also: lapack.getrf, lapack.getrs, lapack.posv, lapack.gels; lapacke.dgetrf, cusolver.dgetrf, lapacke.dgetrs,
-    cusolver.dgetrs, lapacke.dgesv; docs/guide/lapack.md.
+    cusolver.dgetrs, lapacke.dgesv, rocsolver.dgetrf, rocsolver.dgetrs, rocsolver.dgesv; docs/guide/lapack.md.
     """
     if devices is not None:
         from .streamed import factor_general  # it imports threads, which few programs need

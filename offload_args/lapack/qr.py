@@ -59,7 +59,8 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
 
     Source: LAPACK, xGEQRF.
 
-    See also: lapack.orgqr, lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf; docs/guide/lapack.md.
+    See also: lapack.orgqr, lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf, rocsolver.dgeqrf;
+    docs/guide/lapack.md.
     """
     t, a = _qr_operands(A, tau)
     vendor = vendor_of("lapack.geqrf", A)
@@ -88,7 +89,8 @@ def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
 
     Source: LAPACK, xORGQR and xUNGQR.
 
-    See also: lapack.geqrf, lapack.ormqr, lapack.ungqr; lapacke.dorgqr, cusolver.dorgqr; docs/guide/lapack.md.
+    See also: lapack.geqrf, lapack.ormqr, lapack.ungqr; lapacke.dorgqr, cusolver.dorgqr, rocsolver.dorgqr;
+    docs/guide/lapack.md.
     """
     _make_q("lapack.orgqr", A, tau)
 
@@ -112,7 +114,8 @@ def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
 
     Source: LAPACK, xUNGQR and xORGQR.
 
-    See also: lapack.orgqr, lapack.geqrf, lapack.ormqr; lapacke.zungqr, cusolver.zungqr; docs/guide/lapack.md.
+    See also: lapack.orgqr, lapack.geqrf, lapack.ormqr; lapacke.zungqr, cusolver.zungqr, rocsolver.zungqr;
+    docs/guide/lapack.md.
     """
     _make_q("lapack.ungqr", A, tau)
 
@@ -201,7 +204,8 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
 
     Source: LAPACK, xORMQR and xUNMQR.
 
-    See also: lapack.geqrf, lapack.orgqr, lapack.gels; lapacke.dormqr, cusolver.dormqr; docs/guide/lapack.md.
+    See also: lapack.geqrf, lapack.orgqr, lapack.gels; lapacke.dormqr, cusolver.dormqr, rocsolver.dormqr;
+    docs/guide/lapack.md.
     """
     t, a, c = _product(A, tau, C, side, trans)
     vendor_of("lapack.ormqr", A)
@@ -305,7 +309,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     rank then.
     Source: LAPACK, xGELS.
 
-    See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf;
+    See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf, rocsolver.dgeqrf;
     docs/guide/lapack.md.
     """
     t, a, b = _overdetermined(A, B, trans)

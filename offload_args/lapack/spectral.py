@@ -48,7 +48,7 @@ def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
     xSYEVD.
 
-    See also: lapack.heevd, lapack.gesvd; lapacke.dsyevd, cusolver.dsyevd; docs/guide/lapack.md.
+    See also: lapack.heevd, lapack.gesvd; lapacke.dsyevd, cusolver.dsyevd, rocsolver.dsyevd; docs/guide/lapack.md.
     """
     _eigenvalues(
         "lapack.syevd", letter_of("lapack.syevd", "A", A, "sd", "; heevd takes complex ones"), A, w, jobz, uplo
@@ -74,7 +74,7 @@ def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
     xHEEVD.
 
-    See also: lapack.syevd, lapack.gesvd; lapacke.zheevd, cusolver.zheevd; docs/guide/lapack.md.
+    See also: lapack.syevd, lapack.gesvd; lapacke.zheevd, cusolver.zheevd, rocsolver.zheevd; docs/guide/lapack.md.
     """
     _eigenvalues("lapack.heevd", letter_of("lapack.heevd", "A", A), A, w, jobz, uplo)
 
@@ -186,7 +186,7 @@ def gesvd(
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
     xGESVD.
 
-    See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
+    See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd, rocsolver.dgesvd; docs/guide/lapack.md.
     """
     job = _job(A, s, U, VT, jobu, jobvt)
     need_uncaptured("lapack.gesvd", A, s, *(V for V in (U, VT) if V is not None))

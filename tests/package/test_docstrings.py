@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 VENDORS = {
     "blas": {"cblas", "cublas", "rocblas"},
     "fft": {"cufft", "hipfft"},
-    "lapack": {"lapacke", "cusolver", "cublas"},
+    "lapack": {"lapacke", "cusolver", "cublas", "rocsolver"},
 }
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
