@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 from _headers import INCLUDE, Unit, is_cpp, part_of
 from _records import (
@@ -61,7 +62,8 @@ class Routines(SphinxDirective):
         return [self._entry(library, group) for group in groups(library, functions)]
 
     def _depends_on(self, library: Library) -> None:
-        for path in [*ROLES.glob("*.toml"), roles.HERE / "api" / f"{library.name}.json"]:
+        own = Path(__file__).with_name("_records.py")  # it divides sections into pages
+        for path in [*ROLES.glob("*.toml"), roles.HERE / "api" / f"{library.name}.json", own]:
             self.env.note_dependency(str(path))
 
     def _entry(self, library: Library, group: Group) -> nodes.Node:
@@ -106,7 +108,7 @@ class Routines(SphinxDirective):
     def _fields(self, library: Library, group: Group) -> Iterator[nodes.field]:
         said = group[0][1]
         dtypes = letters(group)
-        rows = [(letter, [f"{', '.join(column)}: in the order of the names"]) for column, letter in dtypes.items()]
+        rows = [(letter, [f"{', '.join(column)}, in the order of the names"]) for column, letter in dtypes.items()]
         for at, (names, _) in enumerate(said.parameters):
             rows.append((names, [other.parameters[at][1] for _, other in group]))
         rows += [("handle", [said.handle])] if said.handle else []
@@ -128,7 +130,7 @@ class Routines(SphinxDirective):
                 called.setdefault(remark, []).append(symbol)
         for remark, symbols in called.items():
             yield _field(f"Calls {remark}".strip(), nodes.paragraph("", "", *_literals(dict.fromkeys(symbols))))
-        in_c = [nodes.Text(", and their like that end in "), nodes.literal("_device", "_device")]
+        in_c = [nodes.Text("; each also with the ending "), nodes.literal("_device", "_device")]
         in_c = in_c if library.has_device_form(group[0][0]) else []
         names = [f"oa_{library.name}_{function.name}" for function, _ in group]
         yield _field("In C", nodes.paragraph("", "", *_literals(names), *in_c))

@@ -31,14 +31,15 @@ def _names(thing: Any) -> set[str]:
 
 
 def _linked(text: str) -> str:
-    """Return a text with its code as reStructuredText has it, and with links to the package's exceptions."""
+    """Return a text with its code as reStructuredText has it, and with links to the exceptions and to pages."""
     pieces = re.split(r"(`+[^`]+`+)", text)
     for at, piece in enumerate(pieces):
         if piece.startswith("`"):
             pieces[at] = f"``{piece.strip('`')}``"
         else:
             piece = re.sub(r"([*|\\_])", r"\\\1", piece)
-            pieces[at] = RAISED.sub(r":py:exc:`~offload_args.errors.\1`", piece)
+            piece = RAISED.sub(r":py:exc:`~offload_args.errors.\1`", piece)
+            pieces[at] = re.sub(r"\bdocs/([\w/-]+)\.md\b", r":doc:`/\1`", piece)
     return "".join(pieces)
 
 

@@ -57,6 +57,8 @@ SUBJECTS = {
     "Level 3": (("Level 3 on triangles", r"[sdcz](sy|he|tr)"),),
     "Solvers in mixed precision": (("Least squares in mixed precision", r"\w+gels$"),),
     "Lower and mixed precision": (("Vectors in lower and mixed precision", r"(\w*amax|\w*amin|[a-z]+)_ex$"),),
+    "Iterative refinement with settings": (("Settings of iterative refinement", r"irs_(params|infos)"),),
+    "The 64-bit interface": (("Eigenvalues by the 64-bit interface", r"x(sy[eg]v|geev|stedc)"),),
     "Functions on arrays": (
         ("Causal convolutions", r"\w*causal"),
         ("Convolutions", r"\w*(conv|filter|im2col)"),
@@ -71,7 +73,7 @@ SUBJECTS = {
     ),
 }
 # This many entries make a page of some 15,000 pixels; a heading with more is divided by subjects, then by forms.
-MOST = 24
+MOST = 20
 FORMS = {"": "", "_batched": ", batches", "_strided_batched": ", strided batches"}
 
 
