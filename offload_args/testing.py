@@ -18,11 +18,12 @@ __all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_map
 _settings: dict[int, tuple[int, int]] = {}
 
 
-def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
+def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0, *, ordered: bool = True) -> Device:
     """Return the simulated device with this index, 0 to 7.
 
     capacity: the device's memory in bytes, 0 for no limit. delay_us: the additional microseconds that each operation of
-    the device takes. The device's streams work on separate threads, and its fresh and freed memory is poisoned. The
+    the device takes. ordered: with False, the device's streams ignore their waits for each other, as if an order was
+    forgotten. The device's streams work on separate threads, and its fresh and freed memory is poisoned. The
     package's idle memory on the device is freed, so that the capacity also holds for the next allocation.
 
         device = testing.sim_device(capacity=2**20)
@@ -40,6 +41,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
         if not 0 <= value < 2**63:
             raise ArgumentError(f"sim_device: {name} needs 0 to {2**63 - 1}, got {value!r}")
     _core.sim_configure(device.number, capacity, 0, delay_us)
+    _core.sim_order(device.number, ordered)
     if capacity:
         device.trim()
     _settings[device.number] = (capacity, delay_us)

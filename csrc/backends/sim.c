@@ -91,6 +91,7 @@ struct sim {
   oa_device *device;
   _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: all calls from number -fail_at on fail */
   _Atomic int64_t delay_us;
+  atomic_bool unordered; /* streams do not wait for each other */
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
@@ -801,6 +802,10 @@ static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
   struct mark *mark = mark_share(event->last);
   pthread_mutex_unlock(&event->mutex);
   if (!mark) return OA_OK; /* the event was never recorded, so there is nothing to wait for */
+  if (atomic_load_explicit(&((struct sim *)device->state)->unordered, memory_order_relaxed)) {
+    mark_drop(mark);
+    return OA_OK;
+  }
   struct operation *wait = operation_new(WAIT, 0);
   if (!wait) {
     mark_drop(mark);
@@ -1017,6 +1022,13 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   atomic_store(&sim->fail_base, calls);
   atomic_store(&sim->fail_at, fail_after > 0 ? calls + fail_after : fail_after ? fail_after - calls : 0);
   return OA_OK;
+}
+
+int oa_sim_order(int number, int ordered) {
+  oa_device *device;
+  const int status = find_sim(number, "oa_sim_order", &device);
+  if (!status) atomic_store(&((struct sim *)device->state)->unordered, !ordered);
+  return status;
 }
 
 int64_t oa_sim_backend_calls(int number) {

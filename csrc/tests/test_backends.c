@@ -274,6 +274,33 @@ static void sim_has_a_capacity(oa_device *sim) {
   CHECK(free_bytes == total_bytes);
 }
 
+static void sim_can_forget_the_order_of_its_streams(oa_device *sim) {
+  const oa_backend *backend = sim->backend;
+  void *first = new_stream(sim), *second = new_stream(sim), *event;
+  uint64_t addresses[2] = {allocate(sim, first, N), allocate(sim, second, N)};
+  CHECK_OK(backend->event_create(sim, &event));
+  CHECK_OK(backend->synchronize(sim));
+  for (int ordered = 0; ordered < 2; ordered++) {
+    int done;
+    CHECK_OK(oa_sim_order(sim->number, ordered));
+    CHECK_OK(oa_sim_configure(sim->number, 0, 0, 50000));
+    for (int i = 0; i < 4; i++) CHECK_OK(backend->fill(sim, first, addresses[0], N, 1, 1, N, 1));
+    CHECK_OK(backend->event_record(sim, event, first));
+    CHECK_OK(backend->stream_wait(sim, second, event));
+    CHECK_OK(backend->fill(sim, second, addresses[1], N, 1, 1, N, 1));
+    CHECK_OK(backend->stream_synchronize(sim, second));
+    CHECK_OK(backend->event_done(sim, event, &done));
+    CHECK(done == ordered);
+    CHECK_OK(backend->synchronize(sim));
+    CHECK_OK(oa_sim_configure(sim->number, 0, 0, 0));
+  }
+  CHECK_FAILS(oa_sim_order(-2, 0), OA_ERROR_ARGUMENT, "oa_sim_order");
+  CHECK_OK(backend->event_destroy(sim, event));
+  CHECK_OK(oa_device_free(sim, first, addresses[0], N));
+  CHECK_OK(oa_device_free(sim, second, addresses[1], N));
+  CHECK_OK(backend->synchronize(sim));
+}
+
 /* Makes the calls that can fail. The test makes each of them fail in turn: each failure is reported once, and nothing
  * stays allocated. */
 static int some_work(oa_device *sim, void *stream) {
@@ -544,6 +571,7 @@ int main(void) {
   if (sim) {
     sim_poisons_fresh_memory(sim);
     sim_has_a_capacity(sim);
+    sim_can_forget_the_order_of_its_streams(sim);
     sim_fails_the_call_asked_for(sim);
     sim_finds_late_writes(sim);
     sim_has_red_zones(sim);

@@ -102,6 +102,15 @@ static PyObject *sim_configure(PyObject *Py_UNUSED(module), PyObject *arguments)
   Py_RETURN_NONE;
 }
 
+/* (device, ordered) */
+static PyObject *sim_order(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  int device, ordered;
+  if (!PyArg_ParseTuple(arguments, "ip", &device, &ordered)) return NULL;
+  int status = oa_sim_order(device, ordered);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 static PyObject *sim_backend_calls(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument);
   if (device == -1 && PyErr_Occurred()) return NULL;
@@ -119,6 +128,7 @@ static PyMethodDef device_functions[] = {
     {"device_synchronize", device_synchronize, METH_O, NULL},
     {"device_trim", device_trim, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},
+    {"sim_order", sim_order, METH_VARARGS, NULL},
     {"sim_backend_calls", sim_backend_calls, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

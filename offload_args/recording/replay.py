@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 import sys
 import warnings
@@ -31,9 +32,10 @@ from .compare import Caller, Difference, Expected, distance, expect, expect_laun
 from .contents import Use, make, note_use
 from .images import Kernels
 from .layout import dtype_named, flat, span
+from .order import Fault, Stale, Values, first_difference, insert
 from .stream import CALLS, damaged, read
 
-__all__ = ["Event", "Replay", "Report", "call_name", "in_order", "is_object", "replay"]
+__all__ = ["Event", "Replay", "Report", "call_name", "compared", "in_order", "is_object", "replay"]
 
 Event: TypeAlias = "dict[str, Any]"
 
@@ -117,11 +119,16 @@ class Replay:
         last: int | None,
         subject: str = "",
         images: bool = False,
+        waits: bool = False,
+        until: int = 0,
     ) -> None:
         """Prepare a replay.
 
-        `subject` is the name and line of the calls to compare, or "" for all. With `images`, kernels are launched.
+        `subject` is the name and line of the calls to compare, or "" for all. With `images`, kernels are launched. With
+        `waits`, the device is waited for after each call and copy, as by comparisons. `until` is the number of the
+        region that is the last to end, or 0.
         """
+        self._waits, self._until = waits or compares, until
         self._kernels = Kernels() if images else None
         self.report = Report(device=device.name if device else "")
         self._device, self._compares = device, compares
@@ -142,6 +149,12 @@ class Replay:
         self._begun: dict[int, Event] = {}  # {thread: a call that was written before it was made}
         self.arrays: dict[str, NDArray[Any]] = {}  #: {name: the array with its contents after its last region}
         self.results: list[Any] = []  #: the results of the calls that ran, except objects
+        self.values = Values({}, "")  #: of the region `until`
+        self._latest = ""  # the last call: its name and line
+        self.unordered: Replay | None = None  #: a replay of the same events that waited for no call
+        self.notes_ends = False  #: whether the replay notes the results of regions, and makes no call that never ended
+        self.ends: dict[int, list[bytes | None]] = {}  #: hashes of the arrays of regions, by the regions' numbers
+        self.stale: list[Stale] = []  #: differences from `unordered`, from the first one on
 
     def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
         """Replay the events of a file, or `events` instead of them."""
@@ -157,6 +170,8 @@ class Replay:
             for line, event in enumerate(read(file) if events is None else events, 1):
                 with _line_named(file, line):
                     self._act(event)
+                if self._until and "leave" in event and event["leave"] == self._until:
+                    return self.report
             with _line_named(file, line):
                 self._run_begun()
         finally:
@@ -193,6 +208,8 @@ class Replay:
 
     def _run_begun(self) -> None:
         """Make the calls that were under way when the recorded program ended."""
+        if self.notes_ends and self.unordered is None:
+            return
         for event in list(self._begun.values()):
             self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
             # This is said before the call, because the call may end this process, too.
@@ -302,7 +319,10 @@ class Replay:
         if event.get("outcome") == "discard":
             entered.region.discard()
         else:
+            if event["leave"] == self._until:
+                self._wait()
             entered.region.close()
+            self._note_end(event["leave"], entered)
         for row, array in zip(entered.rows, entered.arrays, strict=True):
             if array is not None:
                 self.arrays[row["name"]] = array
@@ -329,6 +349,23 @@ class Replay:
                 f"calls {entered.calls[0]} to {entered.calls[-1]}, in the region of {entered.place}: {row['name']} is "
                 f"off by {off:.3g} from the recorded results, at most {entered.most:.3g} is due to rounding"
             )
+
+    def _note_end(self, number: int, entered: _Region) -> None:
+        """Note the arrays of a region that has ended, and whether they are those of the replay without waits."""
+        if self.notes_ends:
+            hashes = [None if a is None else hashlib.blake2b(a.tobytes()).digest() for a in entered.arrays]
+            self.ends[number] = hashes
+            other = self.unordered.ends.get(number, hashes) if self.unordered is not None else hashes
+            if other != hashes and entered.calls and entered.is_bounded:
+                self.stale.append(Stale(number, entered.place, sorted(set(entered.calls)), entered.most))
+        if number == self._until:
+            pairs = zip(entered.rows, entered.arrays, strict=True)
+            arrays = {row["pointer"]: (row["name"], array.copy()) for row, array in pairs if array is not None}
+            self.values = Values(arrays, self._latest)
+
+    def _wait(self) -> None:
+        for device in dict.fromkeys(self._devices.values()):
+            device.synchronize()
 
     @property
     def _is_whole(self) -> bool:
@@ -399,6 +436,8 @@ class Replay:
         subject = f"call {self._number}, {call_name(event)}, {self._at(event)}"
         try:
             act()
+            if self._waits:
+                self._wait()
         except twins.NoTwinError as error:
             self.report.skipped[str(error)] += 1
         except OffloadError as error:
@@ -466,6 +505,7 @@ class Replay:
                     arguments, lambda values: kernels.launch(event, values, self._host), self._host
                 )
         kernels.launch(event, arguments, device)
+        self._latest = f"{call_name(event)}, {self._at(event)}"
         self.report.calls += 1
         entered = self._regions_of(event)
         for region in entered:
@@ -530,6 +570,7 @@ class Replay:
         result = call([*arguments, *names.values()], "")
         if isinstance(result, int) and not isinstance(result, bool):
             result += base
+        self._latest = f"{call_name(event)}, {self._at(event)}"
         self.report.calls += 1
         self._keep(event.get("result"), result)
         if not is_object(event.get("result")):
@@ -540,6 +581,21 @@ class Replay:
             region.most += expected.most if expected is not None else 0.0
         if expected is not None:
             self._compare(event, expected, result, entered, device)
+            self._compare_unordered(expected, result, entered)
+
+    def _compare_unordered(self, expected: Expected, result: Any, entered: list[_Region]) -> None:
+        """Compare a number that a call returned with that of the replay without waits."""
+        if self.unordered is None or not isinstance(result, (int, float, complex)) or not entered:
+            return
+        position, outer = len(self.results) - 1, entered[-1]
+        other = self.unordered.results[position] if position < len(self.unordered.results) else None
+        if not isinstance(other, (int, float, complex)) or not all(region.is_bounded for region in entered):
+            return
+        most = expected.most + sum(region.most for region in entered)
+        if (difference := expected.distance_of(other, result, most)) is not None:
+            number = next(number for number, region in self._regions.items() if region is outer)
+            calls = sorted({number for region in entered for number in region.calls})
+            self.stale.append(Stale(number, outer.place, calls, most, difference.off, result))
 
     def _compare(self, event: Event, expected: Expected, result: Any, entered: list[_Region], device: Device) -> None:
         names = self._lent_names(event) if "launch" in event else _operand_names(event)
@@ -563,10 +619,14 @@ class Replay:
         ]
 
     def _regions_of(self, event: Event) -> list[_Region]:
-        """Return the regions whose arrays a call uses."""
+        """Return the regions whose arrays a call uses: those of its pointers, then those that lend the same memory."""
         operands = flat([*event["args"], *event.get("names", {}).values()])
         numbers = {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
-        return [region for region in self._regions.values() if numbers & set(region.pointers)]
+        direct = [region for region in self._regions.values() if numbers & set(region.pointers)]
+        rows = [row for region in direct for row in region.rows if row["pointer"] in numbers]
+        buffers = {row["buffer"] for row in rows if "buffer" in row}
+        around = [region for region in self._regions.values() if region not in direct]
+        return direct + [region for region in around if any(row.get("buffer") in buffers for row in region.rows)]
 
     def _is_comparable(self, event: Event, device: Device) -> bool:
         if self._subject not in ("", f"{call_name(event)}, {self._at(event)}"):
@@ -750,4 +810,36 @@ def replay(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Replay(device, compare, first, last, images=images).run(file)
+        if not compare:
+            return Replay(device, False, first, last, images=images).run(file)
+        return compared(file, None, device, first, last, images=images)[0]
+
+
+def compared(
+    file: str | os.PathLike[str],
+    events: list[Event] | None,
+    device: Device | None,
+    first: int = 1,
+    last: int | None = None,
+    *,
+    images: bool = False,
+) -> tuple[Report, Fault | None]:
+    """Replay a recording, compare its calls, and find the first ordering error. Return the report and that error."""
+    replayed = Replay(device, True, first, last, images=images)
+    if device is None or device.name != "host":  # calls on the host are waited for
+        replayed.unordered = Replay(device, False, first, last, images=images)
+        replayed.unordered.notes_ends = replayed.notes_ends = True
+        replayed.unordered.run(file, events)
+    report = replayed.run(file, events)
+    if not replayed.stale:
+        return report, None
+    stale = replayed.stale[0]
+
+    def values_after(call: int, waits: bool) -> Values:
+        part = Replay(device, False, first, call, images=images, waits=waits, until=stale.region)
+        part.run(file, events)
+        return part.values
+
+    text, fault = first_difference(stale, values_after)
+    insert(report.differences, text, fault.call if fault is not None else stale.calls[-1])
+    return report, fault

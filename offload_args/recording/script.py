@@ -18,6 +18,7 @@ from ..pointers import DevicePtr
 from . import twins
 from .compare import Expected, distance, host_values
 from .layout import dtype_named, flat
+from .order import Fault
 from .predicate import Check
 from .replay import Event, Replay, call_name, in_order, is_object
 
@@ -28,9 +29,16 @@ class _Writer(Replay):
     """Replay events, and write a script that makes the same calls."""
 
     def __init__(
-        self, events: list[Event], device: Device | None, compares: bool, subject: str, keeps_results: bool
+        self,
+        events: list[Event],
+        device: Device | None,
+        compares: bool,
+        subject: str,
+        keeps_results: bool,
+        fault: Fault | None,
     ) -> None:
         super().__init__(device, compares, 1, None, subject)
+        self._fault = fault
         self._keeps_results = keeps_results
         rows = [row for event in events for row in event.get("arrays", ()) if isinstance(row, dict) and "buffer" in row]
         rows += [event[kind] for event in events for kind in ("update_from", "update_to") if kind in event]
@@ -171,6 +179,12 @@ class _Writer(Replay):
             text = f"results.append({text})"
         self._line(f"{target}{text}")
         super()._make(event)
+        if self._fault is not None and self._number == self._fault.call:
+            fault = self._fault
+            index = f"[{', '.join(map(str, fault.element))}]" if fault.element else "[()]"
+            got = f"p{fault.pointer}.to_host(){index}" if fault.pointer else self.body.pop().strip()
+            self._line(f"got, expected = {got}, {fault.expected!r}")
+            self._line(f"assert abs(got - expected) <= {fault.most!r}, (got, expected)")
 
     def _compare(self, event: Event, expected: Expected, result: Any, entered: Any, device: Device) -> None:
         before = len(self.report.differences)
@@ -250,14 +264,22 @@ def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -
 
 
 def script(
-    file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str, check: Check | None
+    file: str,
+    events: list[Event],
+    fault: str,
+    device: Device | None,
+    compares: bool,
+    subject: str,
+    check: Check | None,
+    order: Fault | None = None,
 ) -> str:
     """Return the script of a shrunk recording.
 
-    `check` is the predicate of its fault, or None if the calls show the fault.
+    `check` is the predicate of its fault, or None if the calls show the fault. `order` is the ordering error that the
+    script shows, or None.
     """
     keeps_results = check is not None and check.has_results
-    writer = _Writer(events, device, compares, subject, keeps_results)
+    writer = _Writer(events, device, compares, subject, keeps_results, order)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         writer.run(file, events)

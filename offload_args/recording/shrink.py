@@ -24,9 +24,10 @@ from .. import _core
 from .._table import LIBRARIES
 from ..devices import Device
 from ..errors import ArgumentError
+from . import order
 from .layout import dtype_named, flat
 from .predicate import Check
-from .replay import Event, Replay
+from .replay import Event, Replay, compared
 from .script import script
 from .stream import CALLS, read
 
@@ -36,6 +37,7 @@ __all__ = ["Shrunk", "outcome", "shrink"]
 _ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
 _MOST = 100_000  # the most actions; the actions of each replay of a graph count
 _LONGEST = 60  # the most seconds that the script may run
+_REPEATS = 3  # how often an ordering error has to show, because it depends on time
 
 
 class Shrunk(NamedTuple):
@@ -55,6 +57,7 @@ class _Fault(NamedTuple):
     text: str
     subject: str
     call: int = 0  #: the number of its call; 0 if it is a fault of all calls together
+    order: order.Fault | None = None  #: of an ordering error
 
 
 class _Search:
@@ -64,10 +67,13 @@ class _Search:
         self.file, self.predicate, self.device = file, predicate, device
         self.check = None if predicate in ("differs", "fails") else Check(predicate)
         self.subject = ""  # the subject of the wanted fault; "" for any subject
+        self.is_order = False  # whether the wanted fault is an ordering error
         self.trials = 0
 
     def fault(self, events: list[Event]) -> _Fault | None:
         """Return the first fault of the subject, or None."""
+        if self.predicate == "differs" and (self.is_order or self.subject == ""):
+            return self._order_fault(events)
         replay = Replay(self.device, self.predicate == "differs", 1, None, self._compared)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -75,7 +81,18 @@ class _Search:
         if self.check is not None:
             shows = not report.failures and self.check(replay.arrays, replay.results)
             return _Fault(f"{self.check.text} is true", self.check.text) if shows else None
-        texts = report.differences if self.predicate == "differs" else report.failed
+        return self._first(report.differences if self.predicate == "differs" else report.failed)
+
+    def _order_fault(self, events: list[Event]) -> _Fault | None:
+        """Return the first difference of the subject; it may be an ordering error."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report, fault = compared(self.file, events, self.device)
+        texts = [text for text in report.differences if text.startswith("call ")]
+        first = self._first([text for text in texts if order.NAME in text or not self.is_order])
+        return first._replace(order=fault) if first is not None and order.NAME in first.text else first
+
+    def _first(self, texts: list[str]) -> _Fault | None:
         faults = (_Fault(text, self._subject(text), int(text.split(",")[0].removeprefix("call "))) for text in texts)
         return next((fault for fault in faults if self.subject in ("", fault.subject)), None)
 
@@ -83,13 +100,13 @@ class _Search:
         """Return whether fewer or smaller events have the fault, too."""
         self.trials += 1
         try:
-            return self.fault(events) is not None
+            return all(self.fault(events) is not None for _ in range(_REPEATS if self.is_order else 1))
         except ArgumentError:  # the events have no meaning, or lack a value that the predicate uses
             return False
 
     @property
     def _compared(self) -> str:
-        return self.subject if self.predicate == "differs" else ""
+        return self.subject if self.predicate == "differs" and not self.is_order else ""
 
     def _subject(self, fault: str) -> str:
         """Return the name and line of a fault's call, and the text of an error."""
@@ -117,15 +134,16 @@ def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
     if fault is None:
         reason = f"no call of {file} {predicate} here" if search.check is None else f"{predicate} is not true of {file}"
         raise ArgumentError(f"replay: {reason}: there is nothing to shrink")
-    search.subject = fault.subject
+    search.subject, search.is_order = fault.subject, fault.order is not None
     before = sum(next(iter(event)) in _ACTIONS for event in events)
     if fault.call and search.shows(through := _through(events, fault.call)):
         events = through
     for reduce in (_fewer_actions, _fewer_arrays, _smaller_sizes, _simple_contents, _fewer_actions, _fewer_arrays):
         events = reduce(events, search.shows)
-    last = search.fault(events) or fault
+    last = next(filter(None, (search.fault(events) for _ in range(_REPEATS))), fault)
     after = sum(next(iter(event)) in _ACTIONS for event in events)
-    text = script(file, events, last.text, device, predicate == "differs", search._compared, search.check)
+    compares = predicate == "differs" and last.order is None
+    text = script(file, events, last.text, device, compares, search._compared, search.check, last.order)
     kind = last.subject.partition(": ")[2].partition(":")[0] if predicate == "fails" else "AssertionError"
     return Shrunk(text, last.text, kind, before, after, search.trials)
 
@@ -378,10 +396,15 @@ def _part(value: Event, before: list[int], after: list[int], size: Callable[[int
 def _simple_contents(events: list[Event], shows: Shows) -> list[Event]:
     """Give arrays the elements 1, 2, 3 and so on, if the fault shows with these elements."""
     simple: list[Event] = []
+    lent: dict[int, set[int]] = {}  # the memory of open regions
     for event in events:
         rows = []
+        if "leave" in event:
+            lent.pop(event["leave"], None)
+        open_memory = set().union(*lent.values())
         for row in event["arrays"] if "enter" in event else ():
-            if "buffer" in row and not row.get("memory"):
+            if "buffer" in row and row["buffer"] not in open_memory:
+                lent.setdefault(event["enter"], set()).add(row["buffer"])
                 values = np.arange(1, 1 + np.prod(row["shape"], dtype=int)).astype(dtype_named(row["dtype"]))
                 digest = f"{len(simple):x}"
                 row = row | {"hash": digest, "data": base64.b64encode(values.tobytes()).decode()}

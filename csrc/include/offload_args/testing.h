@@ -15,6 +15,9 @@ extern "C" {
  * now fails with a made-up driver error; 0: no call fails; -k: the k-th call and all later calls fail, as if the device
  * was lost. delay_us: the additional time of each operation on its streams. */
 int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t delay_us);
+/* Sets whether the streams of a sim device wait for each other (by default 1). With 0, work may run before the work of
+ * another stream that it needs, as if the core or a driver had forgotten an order. */
+int oa_sim_order(int device, int ordered);
 int64_t oa_sim_backend_calls(int device); /* backend calls so far; -1 with the text set if there is no such sim */
 /* Sets the residency mode, which replaces OFFLOAD_ARGS_RESIDENCY (-1: the environment variable counts again), and
  * whether pages may be watched. Ends all residency on all devices. */
