@@ -254,6 +254,7 @@ class Families:
             notes=str(family.get("notes", "")),
             group=self.group(family, parameters, place),
             outside_groups=bool(family.get("outside_groups", False)),
+            outside_graphs=bool(family.get("outside_graphs", False)),
             aborts=bool(family.get("aborts", False)),
             noted_by=self.noted_by(family, place),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,

@@ -45,6 +45,7 @@ class Function:
     notes: str = ""  # the DataType whose dtype the first object notes
     group: str = ""  # "begins" or "ends", if it begins or ends a group of calls
     outside_groups: bool = False  # whether it is refused in a group
+    outside_graphs: bool = False  # whether it is refused while a graph has calls of its first object
     aborts: bool = False  # whether it destroys its object while other threads may use the object
     noted_by: str = ""  # the hand-written C function that computes the notes of its object
     since: tuple[str, str] | None = None  # the first version of the library whose function is called, and the reason

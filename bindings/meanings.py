@@ -117,6 +117,8 @@ MEANINGS = {
     "family.<name>.group": "for a helper function without parameters: the function `begins` a group, whose "
     "calls the library issues at the group's end, or `ends` a group",
     "family.<name>.outside_groups": "for a helper function: the function is refused in a group",
+    "family.<name>.outside_graphs": "for a helper function: the function is refused while a graph has calls of its "
+    "first object",
     "family.<name>.aborts": "for a function with `ended`: the function may be called while another thread is "
     "in a call with the object",
     "family.<name>.optional": "a library without these functions counts as complete",

@@ -132,7 +132,7 @@ FAMILY = Table(
         "also": _NAMED,
         "types": _NAMED,
         **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes", "noted_by", "group"), TEXT),
-        **dict.fromkeys(("optional", "captured", "outside_groups", "aborts"), FLAG),
+        **dict.fromkeys(("optional", "captured", "outside_groups", "outside_graphs", "aborts"), FLAG),
         "requires": TEXTS,
         "older": _NAMED,
         "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),

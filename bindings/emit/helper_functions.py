@@ -65,6 +65,8 @@ class HelperBody(Body):
             self.add(f"  static const int asks[] = {{{symbols}}};")
             self.add("  if (!oa_lt_ready(routine, asks)) return OA_ERROR_LIBRARY;")
         self.begin()
+        if self.function.outside_graphs:
+            self.add("  if (oa_helper_refuse_graphs(&call)) return OA_ERROR_CAPTURE;")
         self.call()
         self.lines.append("}")
         return "\n".join(self.lines)

@@ -1,5 +1,7 @@
 #include "body/collective.h"
+#include "call/call.h"
 #include "call/group.h"
+#include "region/capture.h"
 
 #include <stdlib.h>
 
@@ -56,7 +58,18 @@ static __attribute__((noinline)) int add(oa_call *call, oa_object_state *object)
   return status;
 }
 
+/* Makes the graph that captures the call keep its communicator; otherwise the graph fails. */
+static __attribute__((cold, noinline)) void keep(const oa_call *call, oa_object_state *object) {
+  oa_capture *capture = oa_capture_of(call->region, call->stream);
+  if (!oa_object_keep(call, object)) return;
+  oa_lock();
+  capture->failed = true;
+  oa_unlock();
+}
+
 int oa_end_in_group(oa_call *call, const oa_value *object, int vendor_status) {
+  if (OA_UNLIKELY(call->open == OA_CALL_CAPTURED) && vendor_status == call->library->success)
+    keep(call, state_of(object));
   if (OA_LIKELY(!oa_group_of_thread.depth)) return oa_end(call, vendor_status);
   if (vendor_status == call->library->success && call->library == oa_group_of_thread.library)
     return add(call, state_of(object));

@@ -1,7 +1,6 @@
 #include "body/fft.h"
 #include "body/workspace.h"
-#include "call/operand.h"
-#include "region/capture.h"
+#include "call/call.h"
 #include "region/slot.h"
 
 #include <stddef.h>
@@ -209,9 +208,9 @@ static void note_layouts(oa_note *note, const arguments *a, int64_t type) {
 /* Checks that no graph has calls of the plan that the call makes anew. */
 static int check_graphs(const oa_helper_call *call) {
   oa_lock();
-  const int holders = call->use_count ? call->uses[0].state->holders : 0;
+  const int graphs = call->use_count ? call->uses[0].state->graphs : 0;
   oa_unlock();
-  if (!holders) return OA_OK;
+  if (!graphs) return OA_OK;
   return oa_fail(OA_ERROR_CAPTURE, "%s: a graph has executions of %s; make another plan", call->routine->function,
                  call->uses[0].name);
 }
@@ -298,19 +297,6 @@ static oa_extent extent_of(const int64_t *lines) {
   return OA_MATRIX(lines[WIDTH], lines[COUNT], lines[PITCH], "width", "lines", "pitch");
 }
 
-static void let_go(void *plan) { oa_object_let_go("oa_chain_release", plan); }
-
-/* Makes the graph that captures the call keep the plan. */
-static int keep(const oa_call *call, oa_object_state *plan) {
-  bool is_new;
-  const int status = oa_capture_hold(oa_capture_of(call->region, call->stream), plan, let_go, &is_new);
-  if (status || !is_new) return status;
-  oa_lock();
-  plan->holders++;
-  oa_unlock();
-  return OA_OK;
-}
-
 /* Calls the library, once the operands are checked and on the device. A captured execution has a work area of the
  * graph. A plan that had its own area loses it then: the library frees it, and each later call gets an area of the
  * pool. */
@@ -324,7 +310,7 @@ static int run(oa_call *call, const oa_value *values, void *symbol, const int *a
   size_t nbytes = 0;
   oa_workspaces area;
   if (!set_stream || !get_size || !set_area) return oa_call_fail(call, OA_ERROR_LIBRARY);
-  const int lost = is_captured ? keep(call, state) : OA_OK;
+  const int lost = is_captured ? oa_object_keep(call, state) : OA_OK;
   if (lost) return oa_call_fail(call, lost);
   int answer = ((int (*)(void *, void *))set_stream)(plan, call->native_stream);
   if (!answer && (*takes_area || is_captured)) answer = ((int (*)(void *, size_t *))get_size)(plan, &nbytes);

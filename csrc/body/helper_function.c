@@ -1,6 +1,7 @@
 #include "body/helper_function.h"
 #include "device/memory.h"
 #include "library/handles.h"
+#include "region/capture.h"
 
 #include <stdlib.h>
 
@@ -479,4 +480,34 @@ int oa_object_let_go(const char *function, oa_object_state *state) {
   const bool last = !--state->holders && state->ended;
   oa_unlock();
   return last ? destroy(function, state) : OA_OK;
+}
+
+/* -- graphs -- */
+
+/* Ends a graph's hold of an object. */
+static void let_go_of_graph(void *object) {
+  oa_object_state *state = object;
+  oa_lock();
+  state->graphs--;
+  oa_unlock();
+  oa_object_let_go("oa_chain_release", state);
+}
+
+int oa_object_keep(const oa_call *call, oa_object_state *state) {
+  bool is_new;
+  const int status = oa_capture_hold(oa_capture_of(call->region, call->stream), state, let_go_of_graph, &is_new);
+  if (status || !is_new) return status;
+  oa_lock();
+  state->holders++;
+  state->graphs++;
+  oa_unlock();
+  return OA_OK;
+}
+
+int oa_helper_refuse_graphs(oa_helper_call *call) {
+  oa_lock();
+  const int graphs = call->uses[0].state->graphs;
+  oa_unlock();
+  if (!graphs) return OA_OK;
+  return oa_helper_fail(call, oa_fail_held(call->routine->function, call->uses[0].name));
 }

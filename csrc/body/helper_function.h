@@ -69,5 +69,9 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device);
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device);
 /* Removes a holder of an object. Destroys the object if it has ended and has no other holder. */
 int oa_object_let_go(const char *function, oa_object_state *state);
+/* Makes the graph that captures an open call hold an object of the call, until the graph ends. */
+int oa_object_keep(const oa_call *call, oa_object_state *state);
+/* Fails and ends a call whose first object a graph holds. */
+int oa_helper_refuse_graphs(oa_helper_call *call);
 
 #endif

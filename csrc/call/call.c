@@ -78,12 +78,13 @@ static inline bool has_no_stream(const oa_call *call) {
 }
 
 /* Returns "reason; remedy" if the call can't be captured into a graph, wherever its arrays are; otherwise NULL. */
-static inline const char *why_uncaptured(const oa_call *call) {
-  if (OA_UNLIKELY(call->uncaptured != NULL)) return call->uncaptured;
+static inline const char *why_uncaptured(const oa_call *call, bool own) {
+  const bool keeps = own && call->special & OA_KEEPS_VALUES;
+  if (OA_UNLIKELY(call->uncaptured != NULL) && !keeps) return call->uncaptured;
   if (!call->library) return NULL;
   if (OA_UNLIKELY(has_no_stream(call) || call->special & OA_ON_HOST_MEMORY))
     return "the function would have to be waited for; make the call outside of the capture";
-  return call->library->uncaptured;
+  return keeps ? NULL : call->library->uncaptured;
 }
 
 /* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. `beside`: streams of the
@@ -99,7 +100,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   /* Within a call, a library may load kernels, allocate and wait, independently of captures of other streams. A
    * call that a program captures is not relaxed: work that its graph would lack has to fail. The core's own captures
    * forbid nothing. */
-  if (OA_UNLIKELY(beside || capture || why_uncaptured(call) != NULL) && device->backend->capture_mode)
+  if (OA_UNLIKELY(beside || capture || why_uncaptured(call, false) != NULL) && device->backend->capture_mode)
     call->capture_mode = device->backend->capture_mode(OA_RELAXED);
   call->handle = NULL;
   if ((library->create >= 0 || library->needs_handle) && !(call->special & OA_WITHOUT_HANDLE)) {
@@ -139,7 +140,7 @@ static const char *name_first_written(const oa_call *call) {
 /* Checks a call to a stream that a program captures: the graph may run it at any time, any number of times, until the
  * regions of its arrays are left. */
 static __attribute__((cold, noinline)) int check_captured(const oa_call *call, bool arriving, bool own) {
-  const char *why = own && call->special & OA_KEEPS_VALUES ? NULL : why_uncaptured(call);
+  const char *why = why_uncaptured(call, own);
   const char *first = name_first_written(call);
   if (!why && own && call->blocking)
     why = "its result goes to the host; give the result a place on the device, or make the call outside of the capture";
@@ -448,7 +449,7 @@ static inline int release_library(oa_call *call) {
 
 int oa_call_release(oa_call *call) {
   const int status = release_library(call);
-  call->open = OA_CALL_RELEASED;
+  call->open = call->open == OA_CALL_CAPTURED ? OA_CALL_CAPTURED_RELEASED : OA_CALL_RELEASED;
   return status;
 }
 
@@ -616,14 +617,15 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_stream *stream = call->stream;
   const oa_library *const library = call->library;
   const int open = call->open;
+  const bool is_captured = OA_UNLIKELY(open == OA_CALL_CAPTURED || open == OA_CALL_CAPTURED_RELEASED);
   int rare = 0; /* a sum of rare_end */
   if (OA_UNLIKELY(vendor_status != (library ? library->success : 0))) rare = rare_end_of(library, vendor_status);
-  if (OA_UNLIKELY(open == OA_CALL_UNNOTED || open == OA_CALL_CAPTURED)) rare |= CAPTURED;
+  if (OA_UNLIKELY(open == OA_CALL_UNNOTED || is_captured)) rare |= CAPTURED;
   const bool failed = rare & FAILED;
   oa_capture *capture = NULL; /* the capture of the core's own graph */
   const uint64_t serial = OA_UNLIKELY(call->begun != 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
-  int status = OA_UNLIKELY(open == OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);
+  int status = OA_UNLIKELY(open >= OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);
   if (OA_UNLIKELY(call->lists != NULL)) {
     const int freed = free_addresses(call);
     if (!status) status = freed;
@@ -632,7 +634,7 @@ int oa_end(oa_call *call, int vendor_status) {
   if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
   const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
-  if (OA_UNLIKELY(open == OA_CALL_CAPTURED)) capture = begin_noting(call, stream, failed);
+  if (OA_UNLIKELY(is_captured)) capture = begin_noting(call, stream, failed);
   if (notes) {
     const int advanced = oa_stream_advance(stream);
     if (OA_UNLIKELY(advanced) && !status) status = advanced;

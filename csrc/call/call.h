@@ -7,7 +7,7 @@
 /* Values of oa_call.open. OPEN: the call has begun. UNNOTED: the stream notes nothing when the call ends, because an
  * address was taken. CAPTURED: the stream notes nothing, because a graph captured the call. RELEASED: the library no
  * longer needs the device to be current. */
-enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED };
+enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED, OA_CALL_CAPTURED_RELEASED };
 
 /* The state of a call with lists of pointers, until it ends. */
 typedef struct oa_lists {

@@ -186,9 +186,17 @@ int oa_object_make(const char *function, const oa_object_state *fields, oa_objec
   return status;
 }
 
+int oa_fail_held(const char *function, const char *name) {
+  return oa_fail(OA_ERROR_CAPTURE,
+                 "%s: a graph has calls of %s, and the library would wait for the end of the graph; end the graph "
+                 "first, such as by leaving its region",
+                 function, name);
+}
+
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native) {
   oa_lock();
-  const int status = find(function, library, use);
+  int status = find(function, library, use);
+  if (!status && use->state->graphs) status = oa_fail_held(function, use->name);
   if (!status) {
     int ignored;
     *native = use->state->native;

@@ -38,7 +38,7 @@ typedef struct oa_object_held {
 } oa_object_held;
 
 /* One object. The fields are constant, with two exceptions: the core's lock guards `busy`, `user`, `held`, `holders`,
- * `ended` and `stamp`; `memory` and `note` belong to the call that has the object. */
+ * `graphs`, `ended` and `stamp`; `memory` and `note` belong to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
   const oa_library *library;
@@ -50,7 +50,8 @@ typedef struct oa_object_state {
   pthread_t user;    /* the thread of the call that uses the object */
   oa_object_memory *memory;
   oa_object_held held[OA_MOST_HELD];
-  int holders; /* the number of objects that hold this object */
+  int holders; /* the number of objects, calls of groups and graphs that hold this object */
+  int graphs;  /* the number of graphs among the holders */
   bool ended;  /* the object is stale, and the last holder destroys it */
   /* A number that no object had before. The object gets a new stamp whenever a function may have changed the object. */
   uint64_t stamp;
@@ -92,8 +93,10 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Calls the library to destroy an object's native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
+/* Fails for a function that would end an object while a graph has calls of it. */
+__attribute__((cold)) int oa_fail_held(const char *function, const char *name);
 /* Takes an object from its users, even while calls use the object. The object is stale from now on, and its state has
- * one more holder. The caller has to destroy *native. */
+ * one more holder. The caller has to destroy *native. Fails if a graph holds the object. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
 /* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns true if this was
  * the last holder, so that the caller has to destroy the remaining parts of the object. */

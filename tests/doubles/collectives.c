@@ -14,8 +14,16 @@
 #ifdef DRIVER
 #include "memory.h"
 static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
+typedef int captured_work(const void *arguments, void *stream);
+int gpu_double_captures(const void *stream, captured_work *run, const void *arguments, size_t nbytes);
+int cuStreamIsCapturing(void *stream, int *status);
+static int is_captured(const void *stream) {
+  int captured = 0;
+  return stream && !cuStreamIsCapturing((void *)(uintptr_t)stream, &captured) && captured;
+}
 #else
 static int is_array(const void *pointer) { return pointer != NULL; }
+static int is_captured(const void *stream) { return stream == NULL && 0; }
 #endif
 #ifdef TRAPS
 int hipStreamSynchronize(void *stream);
@@ -71,6 +79,8 @@ struct operation {
   size_t count;
   int type, op, peer, key; /* peer: the root, or the color of a split */
   comm *comm, *fresh;
+  const void *stream;
+  int is_captured;
   int status; /* -1: it is pending */
   operation *next, *grouped;
 };
@@ -338,10 +348,53 @@ static int issue(operation *first) {
   return status;
 }
 
+#ifdef DRIVER
+/* The operations of a graph that are issued together. */
+struct captured {
+  int count;
+  operation operations[16];
+};
+
+static int issue_captured(const void *arguments, void *stream) {
+  struct captured all = *(const struct captured *)arguments;
+  (void)stream;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < all.count; i++) {
+    operation *o = &all.operations[i];
+    if (o->comm->aborted) abort(); /* the graph has outlived its communicator */
+    o->status = -1;
+    o->next = NULL;
+    o->grouped = i + 1 < all.count ? o + 1 : NULL;
+  }
+  const int status = issue(all.operations);
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
+/* Has the graphs of captured streams issue the operations, those of a stream together. */
+static int capture(const operation *first) {
+  for (const operation *o = first; o; o = o->grouped) {
+    int is_later = 0;
+    struct captured all = {.count = 0};
+    if (!o->is_captured) return fail(INVALID_USAGE, "some streams of the group are captured");
+    for (const operation *other = first; other != o; other = other->grouped) is_later |= other->stream == o->stream;
+    for (const operation *other = o; other && !is_later; other = other->grouped)
+      if (other->stream == o->stream && all.count < 16) all.operations[all.count++] = *other;
+    if (!is_later) gpu_double_captures(o->stream, issue_captured, &all, sizeof all);
+  }
+  return SUCCESS;
+}
+#else
+static int capture(const operation *first) { return first ? INTERNAL_ERROR : SUCCESS; }
+#endif
+
 /* Makes one call of a rank; fresh: the place for a new communicator. */
 static int call(operation o, const void *stream, comm **fresh) {
   int status = SUCCESS;
-  if (stream) hipStreamSynchronize((void *)(uintptr_t)stream); /* its work is done at once, after what comes before */
+  o.stream = stream;
+  o.is_captured = is_captured(stream);
+  if (stream && !o.is_captured)
+    hipStreamSynchronize((void *)(uintptr_t)stream); /* its work is done at once, after what comes before */
   pthread_mutex_lock(&lock);
   const int fails =
       note("%s rank=%d/%d count=%zu type=%d op=%d peer=%d send=%p recv=%p stream=%p depth=%d\n", names[o.kind],
@@ -371,7 +424,7 @@ static int call(operation o, const void *stream, comm **fresh) {
       while (*link) link = &(*link)->grouped;
       *link = kept;
     } else {
-      status = issue(kept);
+      status = o.is_captured ? capture(kept) : issue(kept);
       if (fresh) *fresh = kept->fresh;
       free(kept);
     }
@@ -513,7 +566,7 @@ PUBLIC int ncclGroupEnd(void) {
   pthread_mutex_lock(&lock);
   operation *first = group;
   group = NULL;
-  if (!status) status = issue(first);
+  if (!status) status = first && first->is_captured ? capture(first) : issue(first);
   for (operation *o = first, *next; o; o = next) {
     next = o->grouped;
     free(o);

@@ -16,7 +16,7 @@ from offload_args import libraries, nccl, offload_args
 from offload_args.errors import ArgumentError, ArgumentTypeError
 
 BEGIN = """
-import ctypes, importlib, os, re
+import ctypes, importlib, os, re, threading
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from offload_args import In, InOut, Out, blas, libraries, offload_args, testing
@@ -376,6 +376,73 @@ assert c.comm_get_async_error(second) == c.RemoteError
 c.comm_finalize(second)
 c.comm_destroy(second)
 refused(StalePointerError, "was destroyed", c.comm_count, second)
+print("fine")
+"""
+    assert run(code, place) == "fine"
+
+
+def test_captured_calls_run_at_each_replay_of_all_ranks(place: dict[str, str]) -> None:
+    code = """
+ranks = 2 if BACKEND == "cuda" else 1  # streams of the double of HIP do not wait for each other
+fence = threading.Barrier(ranks, timeout=30)
+def work(comm, rank, device):
+    x, total, pair = np.zeros(4), np.zeros(4), np.zeros(8)
+    other = (rank + 1) % ranks
+    region = offload_args(x, Out(total), Out(pair), device=device)
+    with region as (dx, dt, dp):
+        with region.capture(x=dx) as g:
+            blas.scal(2.0, dx)
+            c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+            dp.fill(7.0)
+            with c.group():
+                c.send(dx, 4, None, other, comm)
+                c.recv(dp[4:], 4, None, other, comm)
+            blas.scal(0.5, dt)
+        for turn in range(3):
+            g.replay(x=sent(rank, 4, float) + turn)
+            both = [sent(r, 4, float) + turn for r in range(ranks)]
+            assert (dt.to_host() == sum(both)).all(), dt.to_host()
+            assert (dp.to_host() == [*[7] * 4, *2 * both[other]]).all(), dp.to_host()
+            c.all_reduce(dx, dt, 4, None, c.Sum, comm)  # a call between the replays
+        fence.wait()
+        names = [node.function.rpartition(".")[2] for node in g.nodes]
+        assert names == ["dscal", "all_reduce", "fill", "send", "recv", "dscal"], names
+        for ends in (c.comm_abort, c.comm_finalize):
+            refused(CaptureError, "a graph has calls of comm", ends, comm)
+        c.comm_destroy(comm)  # the graph keeps the communicator
+        g.replay(x=sent(rank, 4, float))
+        assert (dt.to_host() == sum(sent(r, 4, float) for r in range(ranks))).all()
+        assert "CommDestroy" not in text()
+        fence.wait()
+        refused(StalePointerError, "comm was destroyed", c.all_reduce, dx, dt, 4, None, c.Sum, comm)
+    del g
+on_ranks(work, c.comm_init_all(DEVICES[:ranks]))
+assert text().count("CommDestroy") == ranks
+print("fine")
+"""
+    if place["BACKEND"] != "sim":  # whose streams no library captures
+        assert run(code, place) == "fine"
+
+
+def test_a_group_of_one_thread_is_captured_for_each_device(place: dict[str, str]) -> None:
+    code = """
+comms = c.comm_init_all(DEVICES)
+a, b = np.ones(3), np.full(3, 2.0)
+first, second = offload_args(a, device=DEVICES[0]), offload_args(b, device=DEVICES[1])
+with first as (da,), second as (db,):
+    if BACKEND == "sim":
+        with first.capture():
+            refused(CaptureError, "would have to be waited for", c.all_reduce, da, da, 3, None, c.Sum, comms[0])
+    else:
+        with first.capture() as g, second.capture() as h:
+            with c.group():
+                c.all_reduce(da, da, 3, None, c.Sum, comms[0])
+                c.all_reduce(db, db, 3, None, c.Sum, comms[1])
+        if BACKEND == "cuda":  # the streams of the double of HIP do not wait for each other
+            with ThreadPoolExecutor(2) as pool:  # a replay of one rank may wait for the other rank
+                list(pool.map(lambda graph: graph.replay(), (g, h)))
+            assert (da.to_host() == 3).all() and (db.to_host() == 3).all()
+        assert g.calls == h.calls == 1
 print("fine")
 """
     assert run(code, place) == "fine"
