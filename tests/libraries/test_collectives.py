@@ -381,6 +381,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.promise("T77")
 def test_captured_calls_run_at_each_replay_of_all_ranks(place: dict[str, str]) -> None:
     code = """
 ranks = 2 if BACKEND == "cuda" else 1  # streams of the double of HIP do not wait for each other

@@ -173,6 +173,7 @@ def test_transforms_of_one_shape_share_a_plan(on: str, library: Any, monkeypatch
     assert len(plans) <= 1
 
 
+@pytest.mark.promise("T77")
 def test_a_graph_has_the_work_areas_of_its_plans_and_keeps_the_plans(on: str, library: Any) -> None:
     x, y, z = numbers(3, 16), numbers(3, 16), numbers(3, 16)
     with_area = library.plan1d(16, library.Z2Z, 3, device=on)

@@ -236,6 +236,7 @@ def test_update_captures_other_calls_in_place_of_these(device: str) -> None:
     assert np.array_equal(x, 2 * numbers(8)) and (y == 9).all()
 
 
+@pytest.mark.promise("T77")
 def test_a_graph_whose_region_has_ended_is_stale(device: str) -> None:
     x, y = numbers(8), numbers(8)
     outer, region = offload_args(y, device=device), offload_args(x, device=device)
@@ -259,6 +260,7 @@ def test_a_graph_whose_region_has_ended_is_stale(device: str) -> None:
     assert np.array_equal(x, 2 * numbers(8))
 
 
+@pytest.mark.promise("T77")
 def test_each_region_of_an_array_that_two_lend_has_to_be_open(device: str) -> None:
     x = numbers(8)
     outer, region = offload_args(x, device=device), offload_args(x[4:], device=device)
