@@ -283,8 +283,7 @@ int64_t oa_parts_pieces(oa_parts *parts) {
   return pieces;
 }
 
-void oa_parts_clear(oa_parts **parts) {
-  for (int r = 0; *parts && r < (*parts)->count; r++) free((*parts)->runs[r]);
-  free(*parts);
-  *parts = NULL;
+void oa_parts_free(oa_parts *parts) {
+  for (int r = 0; r < parts->count; r++) free(parts->runs[r]);
+  free(parts);
 }

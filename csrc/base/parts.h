@@ -41,7 +41,11 @@ oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *fro
 /* Returns the number of calls of oa_parts_next that return lines for the whole set. Merges the runs, which makes these
  * calls fast. */
 int64_t oa_parts_pieces(oa_parts *parts);
+void oa_parts_free(oa_parts *parts);
 /* Empties the set, and frees its memory. */
-void oa_parts_clear(oa_parts **parts);
+static inline void oa_parts_clear(oa_parts **parts) {
+  if (*parts) oa_parts_free(*parts);
+  *parts = NULL;
+}
 
 #endif

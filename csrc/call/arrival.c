@@ -169,13 +169,14 @@ static void note_arrival(const arrival *a) {
 
 int oa_arrivals_bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream, const oa_reach *reaches,
                          int arriving) {
-  arrival *arrivals = malloc((size_t)arriving * sizeof *arrivals);
-  oa_move *moves = NULL;
+  enum { FEW = 4 }; /* as many have room on the stack */
+  arrival few[FEW], *arrivals = arriving <= FEW ? few : malloc((size_t)arriving * sizeof *arrivals);
+  oa_move few_moves[FEW], *moves = few_moves;
   size_t most = 0;
   int count = 0, status = OA_OK;
   int64_t bytes = 0;
   const bool enough = arrivals && gather_arrivals(call, reaches, arrivals, &count, &most);
-  if (!enough || (most && !(moves = malloc(most * sizeof *moves)))) {
+  if (!enough || (most > FEW && !(moves = malloc(most * sizeof *moves)))) {
     status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
   } else {
     const int move_count = gather_moves(call, region, arrivals, count, moves);
@@ -195,7 +196,7 @@ int oa_arrivals_bring_up(const oa_call *call, oa_region_state *region, oa_stream
     oa_parts_clear(&arrivals[i].rest);
   }
   oa_announce_change();
-  free(moves);
-  free(arrivals);
+  if (moves != few_moves) free(moves);
+  if (arrivals != few) free(arrivals);
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }

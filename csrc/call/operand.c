@@ -160,12 +160,10 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
   return true;
 }
 
-/* Checks an operand that is a part of its group, or that reads the group, while some of the group is not on the device.
- * The call may overwrite a part, and may use parts that earlier calls wrote. If the call uses other bytes, the missing
- * bytes go up, or the call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call
- * may not read the host's bytes. Sets *up. */
-static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
-                                                      const oa_lines *lines, bool exact, bool unwritten, bool *up) {
+/* Checks an operand that is a part of its group, or of which calls wrote a part, as check_part does. */
+static __attribute__((cold, noinline)) int check_use_of_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
+                                                             const oa_lines *lines, bool exact, bool unwritten,
+                                                             bool *up) {
   const oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
   const bool goes_up = oa_slot_view(slot)->goes_up, captured = oa_capture_concerns(mapping);
@@ -184,6 +182,16 @@ static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_op
     }
   }
   return *up ? OA_OK : fail_unwritten(call, o, slot, oa_writes(o->access), exact);
+}
+
+/* Checks an operand that is a part of its group, or that reads the group, while some of the group is not on the device.
+ * The call may overwrite a part, and may use parts that earlier calls wrote. If the call uses other bytes, the missing
+ * bytes go up, or the call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call
+ * may not read the host's bytes. Sets *up. */
+static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
+                                                      const oa_lines *lines, bool exact, bool unwritten, bool *up) {
+  if (!unwritten && !oa_writes(o->access) && !slot->group->parts) return OA_OK; /* all of the group goes up */
+  return check_use_of_part(call, o, slot, lines, exact, unwritten, up);
 }
 
 /* Returns whether a call that overwrites the lines overwrites all lent bytes of an array whose other bytes go up. */

@@ -17,7 +17,7 @@
 
 int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
-  while (region->slots) oa_slot_free(region->slots);
+  oa_slots_free(region);
   /* The stream's event stays valid when the owner destroys the stream. */
   for (oa_stream *s = region->foreign; s; s = s->next) {
     const int ordered = s->ticket ? oa_stream_after(region->stream, s, s->ticket) : OA_OK;
@@ -32,7 +32,7 @@ int oa_region_destroy(oa_region_state *region) {
     const oa_wait wait = {"oa_region_wait", oa_wait_needs_mover, mapping};
     while (mapping->moving) oa_wait_for_always(&wait); /* an update on another thread moves it */
     if (--mapping->references > 0) continue;
-    oa_guard_end(mapping);
+    if (OA_UNLIKELY(mapping->guard != NULL)) oa_guard_end(mapping);
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
       oa_resident_separate(mapping);
@@ -115,8 +115,8 @@ static void end_moves(oa_region_state *region) {
 
 /* Adds the names of the arrays to a failure of copies down. Returns the status. */
 static int fail_coming_down(const oa_region_state *region, int status) {
+  if (OA_LIKELY(!status) || status == OA_ERROR_TORN) return status; /* the text of OA_ERROR_TORN already has the names */
   char names[256] = "";
-  if (!status || status == OA_ERROR_TORN) return status; /* the text of OA_ERROR_TORN already has the names */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
@@ -180,6 +180,11 @@ typedef struct names {
   char text[256];
   int count;
 } names;
+
+static void clear_names(names *n) {
+  n->count = 0;
+  n->text[0] = '\0'; /* the bytes after it are not read */
+}
 
 static void add_name(names *n, const oa_slot *slot) {
   append_name(n->text, sizeof n->text, slot->mapping->views[slot->view].name);
@@ -299,7 +304,8 @@ static void note_down(oa_region_state *region) {
 /* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds. The
  * function seizes all of these mappings before it frees the lock for the first time. */
 static void collect_moves(oa_region_state *region, int outcome) {
-  names invalid = {.count = 0};
+  names invalid;
+  clear_names(&invalid);
   int views = 0;
   for (int i = 0; i < region->mapping_count; i++) {
     const oa_mapping *mapping = region->mappings[i];
@@ -314,7 +320,7 @@ static void collect_moves(oa_region_state *region, int outcome) {
   for (int i = 0; i < region->mapping_count; i++)
     if (--region->mappings[i]->holders == 0) {
       region->mappings[i]->moving = true;
-      oa_guard_end(region->mappings[i]);
+      if (OA_UNLIKELY(region->mappings[i]->guard != NULL)) oa_guard_end(region->mappings[i]);
     }
   for (int i = 0; i < region->mapping_count; i++) {
     if (region->mappings[i]->holders) continue;
@@ -405,7 +411,9 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
                    (void *)handle);
   }
   oa_region_state *region = own->region;
-  names arrays = {.count = 0}, partly = {.count = 0};
+  names arrays, partly;
+  clear_names(&arrays);
+  clear_names(&partly);
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
   status = wait_for_escaped(region);
@@ -416,7 +424,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     return status;
   }
   account_writes(region, outcome, &arrays, &partly);
-  while (region->slots) oa_slot_free(region->slots);
+  oa_slots_free(region);
   lend_rest_up(region);
   collect_moves(region, outcome);
   issue_moves(region);

@@ -121,7 +121,7 @@ static int leave_arena(const oa_mapping *mapping, oa_stream *stream, bool over) 
   } else {
     bool ended = true;
     over &= oa_uses_over(&arena->uses, stream);
-    if (order) status = oa_uses_end(&arena->uses, stream, &ended);
+    if (order && !over) status = oa_uses_end(&arena->uses, stream, &ended);
     released = arena->in_use || !ended ? OA_OK
                : over                  ? oa_device_pool(device, stream->native, arena->address, arena->nbytes,
                                                         need_of(mapping->zeros, arena->cleared))
@@ -139,8 +139,8 @@ static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
   const enum oa_need need = need_of(mapping->zeros, mapping->cleared);
-  bool ended;
-  const int status = oa_uses_end(&mapping->uses, stream, &ended);
+  bool ended = true;
+  const int status = over ? OA_OK : oa_uses_end(&mapping->uses, stream, &ended);
   if (!ended && mapping->arena) mapping->arena->in_use = true;
   const int released = mapping->arena ? leave_arena(mapping, stream, over)
                        : !ended       ? OA_OK

@@ -108,39 +108,75 @@ void oa_slot_point(oa_slot *slot, int dtype, oa_mapping *mapping, int view, oa_l
   slot->spaced = inside.count > 1;
 }
 
+/* Writes the shape, then the strides. strides: NULL if the array is in C order. */
+static inline void write_shape(int64_t *to, int ndim, int64_t stride, const int64_t *shape, const int64_t *strides) {
+  if (OA_LIKELY(strides != NULL)) {
+    for (int i = 0; i < ndim; i++) {
+      to[i] = shape[i];
+      to[ndim + i] = strides[i];
+    }
+    return;
+  }
+  for (int i = ndim - 1; i >= 0; i--) {
+    to[i] = shape[i];
+    to[ndim + i] = stride;
+    if (shape[i] > 1) stride *= shape[i];
+  }
+}
+
+static __attribute__((cold, noinline)) int note_many(oa_dimensions *dimensions, int ndim, int64_t itemsize,
+                                                     const int64_t *shape, const int64_t *strides) {
+  dimensions->many = malloc(2 * (size_t)ndim * sizeof *dimensions->many);
+  if (!dimensions->many) return oa_fail(OA_ERROR_MEMORY, "no host memory for a shape of %d dimensions", ndim);
+  dimensions->ndim = ndim;
+  write_shape(dimensions->many, ndim, itemsize, shape, strides);
+  return OA_OK;
+}
+
 int oa_slot_shape(const oa_slot *slot, int ndim, const int64_t *shape, const int64_t *strides) {
   enum { FEW = sizeof((oa_dimensions *)0)->few / (2 * sizeof(int64_t)) };
   oa_dimensions *dimensions = &oa_slots.dimensions[slot - oa_slots.at];
-  int64_t *to = dimensions->few, stride = slot->itemsize;
-  if (ndim > FEW && !(to = dimensions->many = malloc(2 * (size_t)ndim * sizeof *to)))
-    return oa_fail(OA_ERROR_MEMORY, "no host memory for a shape of %d dimensions", ndim);
+  if (OA_UNLIKELY(ndim > FEW)) return note_many(dimensions, ndim, slot->itemsize, shape, strides);
   dimensions->ndim = ndim;
-  for (int i = ndim - 1; i >= 0; i--) {
-    to[i] = shape[i];
-    to[ndim + i] = strides ? strides[i] : stride;
-    if (!strides && shape[i] > 1) stride *= shape[i];
-  }
+  write_shape(dimensions->few, ndim, slot->itemsize, shape, strides);
   return OA_OK;
+}
+
+static void free_dimensions(const oa_slot *slot) {
+  oa_dimensions *dimensions = &oa_slots.dimensions[slot - oa_slots.at];
+  if (OA_LIKELY(!dimensions->many)) return;
+  free(dimensions->many);
+  dimensions->many = NULL;
+}
+
+/* Frees a slot that is in no list, for another handle. */
+static void release(oa_slot *slot) {
+  slot->kind = OA_SLOT_FREE;
+  if (slot->generation == oa_slots.last) return; /* the slot is retired, because no generation is left */
+  slot->generation++;
+  slot->next = free_slots;
+  free_slots = slot;
+}
+
+void oa_slots_free(oa_region_state *region) {
+  for (oa_slot *slot = region->slots, *next; slot; slot = next) {
+    next = slot->next;
+    free_dimensions(slot);
+    release(slot);
+  }
+  region->slots = NULL;
 }
 
 void oa_slot_free(oa_slot *slot) {
   if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_DESTROYED) {
-    oa_dimensions *dimensions = &oa_slots.dimensions[slot - oa_slots.at];
-    if (OA_UNLIKELY(dimensions->many != NULL)) {
-      free(dimensions->many);
-      dimensions->many = NULL;
-    }
+    free_dimensions(slot);
     if (slot->previous)
       slot->previous->next = slot->next;
     else
       slot->region->slots = slot->next;
     if (slot->next) slot->next->previous = slot->previous;
   }
-  slot->kind = OA_SLOT_FREE;
-  if (slot->generation == oa_slots.last) return; /* the slot is retired, because no generation is left */
-  slot->generation++;
-  slot->next = free_slots;
-  free_slots = slot;
+  release(slot);
 }
 
 bool oa_slot_was_released(const void *handle) {

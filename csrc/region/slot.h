@@ -101,6 +101,8 @@ static inline const oa_dimensions *oa_slot_dimensions(const oa_slot *slot) {
 }
 /* Frees the slot; its handle is stale from now on. */
 void oa_slot_free(oa_slot *slot);
+/* Frees all pointers of a region. */
+void oa_slots_free(oa_region_state *region);
 /* Returns whether a stale handle belonged to a slice that ended before its region. */
 bool oa_slot_was_released(const void *handle);
 /* Destroys a slice that no call holds: frees its slot, and counted memory with its last pointer. */
