@@ -115,7 +115,8 @@ static void end_moves(oa_region_state *region) {
 
 /* Adds the names of the arrays to a failure of copies down. Returns the status. */
 static int fail_coming_down(const oa_region_state *region, int status) {
-  if (OA_LIKELY(!status) || status == OA_ERROR_TORN) return status; /* the text of OA_ERROR_TORN already has the names */
+  /* The text of OA_ERROR_TORN already has the names. */
+  if (OA_LIKELY(!status) || status == OA_ERROR_TORN) return status;
   char names[256] = "";
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;

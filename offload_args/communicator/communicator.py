@@ -457,11 +457,7 @@ class Communicator:
 
         See also: Communicator.recv, Communicator.all_to_all; nccl.send, rccl.send; docs/guide/many.md.
         """
-        function = "Communicator.send"
-        peer = self._peer(function, peer)
-        vector = self._flat(function, "buffer", buffer, writes=False)
-        with self._call(function, ("send", vector.size, vector.dtype, ""), peer) as deadline:
-            self._backend.send(vector, peer, deadline)
+        self._pass("send", self._backend.send, buffer, peer)
 
     def recv(self, buffer: DevicePtr[Any], peer: int) -> None:
         """Receive a buffer from another rank, which sends it by `send`.
@@ -479,11 +475,7 @@ class Communicator:
 
         See also: Communicator.send, Communicator.all_to_all; nccl.recv, rccl.recv; docs/guide/many.md.
         """
-        function = "Communicator.recv"
-        peer = self._peer(function, peer)
-        vector = self._flat(function, "buffer", buffer, writes=True)
-        with self._call(function, ("recv", vector.size, vector.dtype, ""), peer) as deadline:
-            self._backend.recv(vector, peer, deadline)
+        self._pass("recv", self._backend.recv, buffer, peer)
 
     def barrier(self) -> None:
         """Wait until all ranks have called this method.
@@ -583,6 +575,16 @@ class Communicator:
         if peer == self.rank:
             raise ArgumentError(f"{function}: peer needs another rank than this one, {peer}; use copy_from here")
         return peer
+
+    def _pass(
+        self, name: str, method: Callable[[DevicePtr[Any], int, float | None], None], buffer: DevicePtr[Any], peer: int
+    ) -> None:
+        """Send a buffer to another rank, or receive it, by the backend's method."""
+        function = f"Communicator.{name}"
+        peer = self._peer(function, peer)
+        vector = self._flat(function, "buffer", buffer, writes=name == "recv")
+        with self._call(function, (name, vector.size, vector.dtype, ""), peer) as deadline:
+            method(vector, peer, deadline)
 
     @contextmanager
     def _call(

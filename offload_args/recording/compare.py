@@ -43,11 +43,12 @@ class Difference(NamedTuple):
 class Expected:
     """The operands and the returned value after a call on the host."""
 
-    def __init__(self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, most: float) -> None:
+    def __init__(
+        self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, bounds: list[float]
+    ) -> None:
         self.pointers, self.results, self.returned = pointers, values, returned  #: `results` are on the host
         self._values = values  # the values to compare
-        self.most = most
-        self.mosts = [1.0] * len(values)  # each operand's bound, as a multiple of `most`
+        self.bounds = bounds  #: the largest difference of each value that is due to rounding
         self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
         self._extreme: NDArray[Any] | None = None
 
@@ -56,11 +57,16 @@ class Expected:
         now = [host_values(pointer) for pointer in self.pointers]
         if self.backwards is not None:
             now = self.backwards(now)
-        for name, value, expected, part in zip(names, now, self._values, self.mosts, strict=False):
+        for name, value, expected, bound in zip(names, now, self._values, self.bounds, strict=False):
             off = distance(value, expected)
-            if not off <= self.most * part:
-                return Difference(name, off, self.most * part)
+            if not off <= bound:
+                return Difference(name, off, bound)
         return self.distance_of(returned, self.returned, self.most)
+
+    @property
+    def most(self) -> float:
+        """Return the largest bound, which is also that of the value that the call returned."""
+        return max(self.bounds, default=0.0)
 
     def distance_of(self, returned: Any, expected: Any, most: float) -> Difference | None:
         """Compare two values that the call returned."""
@@ -99,7 +105,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     sizes = sum(sum(pointer._shape) for pointer in pointers)
     precision = max(_precision(array.dtype) for array in before)
     solves = _SOLVES.search(name)
-    expected = Expected(pointers, values, returned, 0.0)
+    expected = Expected(pointers, values, returned, [])
     if solves and not name.endswith("batched"):
         other = "trmm" if solves.group(1) is None else f"{solves.group(1)}mv"
         # The triangle times the solution is the right side.
@@ -127,7 +133,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     if _EXTREME.search(name) and returned is not None:
         sizes_of = _wide(before[0])
         expected._extreme = np.abs(sizes_of.real) + np.abs(sizes_of.imag)
-    expected.most = 64 * max(sizes, 1) * precision * scale
+    expected.bounds = [64 * max(sizes, 1) * precision * scale] * len(values)
     return expected
 
 
@@ -138,11 +144,9 @@ def expect_launch(arguments: list[Any], launch: Callable[[list[Any]], None], hos
     values = [_twin(array) for array in before]
     run_on(arguments, values, lambda values, _: launch(values), "", host)
     precisions = [_precision(array.dtype) for array in values]
-    precision = max(precisions, default=0.0)
     sizes = sum(sum(pointer._shape) for pointer in pointers)
-    expected = Expected(pointers, values, None, 64 * max(sizes, 1) * precision * _largest([*before, *values]))
-    expected.mosts = [part / precision if precision else 1.0 for part in precisions]
-    return expected
+    scale = 64 * max(sizes, 1) * _largest([*before, *values])
+    return Expected(pointers, values, None, [scale * precision for precision in precisions])
 
 
 def run_on(arguments: list[Any], arrays: list[NDArray[Any]], call: Caller, name: str, host: Device) -> Any:

@@ -62,7 +62,7 @@ class _Solved(Expected):
         values: list[Matrix],
         returned: Any,
     ) -> None:
-        super().__init__(pointers, values, returned, 0.0)
+        super().__init__(pointers, values, returned, [])
         self.routine, self.operands, self.before = routine, operands, before
 
     def difference(self, returned: Any, names: list[str]) -> Difference | None:
@@ -79,7 +79,7 @@ class _Solved(Expected):
         off = float(np.abs(residual.off).max(initial=0.0))
         sizes = sum(self.operands.get(name, 0) for name in ("m", "n", "k", "nrhs"))
         precision = float(np.finfo(self.before["A"].dtype).eps)
-        self.most = 64 * sizes * precision * float(np.max(np.abs(residual.scale), initial=0.0))
+        self.bounds = [64 * sizes * precision * float(np.max(np.abs(residual.scale), initial=0.0))]
         return None if off <= self.most else Difference(residual.operand, off, self.most)
 
 

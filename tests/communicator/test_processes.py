@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.launches import LIMIT, end, launched, mpirun
+from helpers.launches import LIMIT, end, kill, launched, mpirun
 
 COLLECTIVES = """
 import os, sys
@@ -88,18 +87,7 @@ except CommunicatorError as error:
 
 
 def test_a_killed_rank_is_named(port: int) -> None:
-    processes = launched(["-c", KILLED], 3, port)
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        processes[2].send_signal(signal.SIGKILL)
-    except BaseException:
-        end(processes)
-        raise
-    first, second, killed = end(processes)
-    assert killed[0] == -signal.SIGKILL
-    for status, out, errors in (first, second):
+    for status, out, errors in kill(launched(["-c", KILLED], 3, port), 2)[:2]:
         assert (status, errors) == (0, "")
         assert out.startswith("(2,) True Communicator.all_reduce: on rank ")
         assert "rank 2 has ended without closing its communicator" in out

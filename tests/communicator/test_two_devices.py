@@ -5,14 +5,13 @@ With OFFLOAD_ARGS_REQUIRE=cuda,cuda:1, they run on two GPUs. On other machines, 
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
-from helpers.launches import end, launched
+from helpers.launches import kill, launched
 from helpers.ranks import all_right, on_ranks
 from offload_args import Communicator, Device, In, blas, offload_args
 
@@ -167,15 +166,5 @@ except CommunicatorError as error:
 def test_a_rank_on_another_device_that_is_killed_is_named(pair: tuple[str, str], port: int) -> None:
     if Device(pair[0]).model.startswith("double"):
         pytest.skip("device unavailable: a double's ranks are threads of one process")
-    processes = launched(["-c", f"DEVICES = {pair!r}\n{KILLED}"], 2, port)
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        processes[1].send_signal(signal.SIGKILL)
-    except BaseException:
-        end(processes)
-        raise
-    first, killed = end(processes)
-    assert killed[0] == -signal.SIGKILL
+    first, _ = kill(launched(["-c", f"DEVICES = {pair!r}\n{KILLED}"], 2, port), 1)
     assert first[:2] == (0, "(1,) True\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -56,6 +57,21 @@ def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+    return results
+
+
+def kill(processes: list[subprocess.Popen[str]], rank: int) -> list[tuple[int, str, str]]:
+    """Kill a rank once all ranks have printed "ready", and return each one's exit status and output."""
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        processes[rank].send_signal(signal.SIGKILL)
+    except BaseException:
+        end(processes)
+        raise
+    results = end(processes)
+    assert results[rank][0] == -signal.SIGKILL
     return results
 
 
