@@ -61,7 +61,7 @@ def kept_bytes(path: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
     if kept[:_DIGEST_BYTES] != _digest(generator_digest(), source, content):
         content = make()
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.part")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
         partial.write_bytes(_digest(generator_digest(), source, content) + content)
         os.replace(partial, path)
     return content

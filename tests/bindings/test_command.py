@@ -53,13 +53,13 @@ def test_extract_names_the_file_that_it_lacks(arguments: list[str], fault: str) 
 
 
 def test_emit_leaves_files_alone_whose_text_does_not_change(tmp_path: Path) -> None:
-    emit.emit([legal.library.__wrapped__("curand")], tmp_path)
+    emit.emit([roles.read("curand")], tmp_path)
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
     for path in paths:
         os.utime(path, ns=(1, 1))
     changed = tmp_path / "libraries" / "curand.c"
     changed.write_text("changed")
-    emit.emit([legal.library.__wrapped__("curand")], tmp_path)
+    emit.emit([roles.read("curand")], tmp_path)
     assert len(paths) > 8
     assert [path for path in paths if path.stat().st_mtime_ns != 1] == [changed]
     assert changed.read_text() != "changed"
@@ -78,7 +78,7 @@ def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
     def emitted(title: str) -> list[str]:
         """Emit two libraries, which are read again; the first library has this title."""
         written.clear()
-        cufft, curand = (legal.library.__wrapped__(name) for name in ("cufft", "curand"))
+        cufft, curand = (roles.read(name) for name in ("cufft", "curand"))
         emit.emit([replace(cufft, title=title), curand], tmp_path)
         return written
 
@@ -147,7 +147,7 @@ def test_a_build_reads_and_writes_the_libraries_whose_files_changed_and_no_other
 @pytest.mark.later
 def test_what_emit_compares_has_no_set_whose_order_each_process_chooses() -> None:
     for name in ("curand", "rocblas"):
-        codes = {code.name for code, _, _ in pickletools.genops(pickle.dumps(legal.library.__wrapped__(name)))}
+        codes = {code.name for code, _, _ in pickletools.genops(pickle.dumps(roles.read(name)))}
         assert not codes & {"FROZENSET", "EMPTY_SET", "ADDITEMS"}, name
 
 

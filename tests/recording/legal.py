@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # at the end, so that the installed offload_args is imported, not its sources
 
-from bindings import expressions, roles  # noqa: E402
+from bindings import emit, expressions, roles  # noqa: E402
 from bindings.descriptors import Nothing, Real  # noqa: E402
 from bindings.emit.descriptors import has_descriptors  # noqa: E402
 from bindings.helper_functions import HostArray, Integer, Object  # noqa: E402
@@ -47,6 +47,7 @@ from bindings.parameters import (  # noqa: E402
     WorkspaceSize,
 )
 
+KEPT = emit.Kept(ROOT / "build" / "editable" / "generated")
 MOST_ELEMENTS = 4096
 TOLD = {"ranks": 3, "rank": 1}  # the values that every object tells, as in doubles/recording.py
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes without numbers on the host
@@ -63,9 +64,8 @@ class UnfitError(TooManyError):
 
 @cache
 def library(name: str) -> roles.Library:
-    """Return one library of the build, without reading the others."""
-    labels = roles.read_roles(name)
-    return roles.join(name, roles.read_api(name, labels), labels)
+    """Return one library: as the last build keeps it if its files have not changed since, else from its files."""
+    return KEPT.read(name) if KEPT.folder.exists() else roles.read(name)
 
 
 def libraries() -> dict[str, roles.Library]:
@@ -73,6 +73,7 @@ def libraries() -> dict[str, roles.Library]:
     return {name: library(name) for name in roles.names()}
 
 
+@cache
 def functions(name: str) -> dict[str, roles.Function]:
     """Return the bound functions of a library by name, without helper functions and copies.
 
