@@ -872,7 +872,7 @@ class Bodies:
         return [f"int {name}({first[name in self.callers]}, oa_value *values, int);" for name in self.texts]
 
     def part(self, number: int, parts: int) -> list[str]:
-        """Return the C text of a part of the bodies: the one of each family depends on its name alone."""
+        """Return the C text of a part of the bodies. A body's name alone determines the part that has it."""
         lines: list[str] = []
         for name, text in self.texts.items():
             if zlib.crc32(name.encode()) % parts != number:
