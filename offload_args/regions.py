@@ -6,9 +6,10 @@ import atexit
 import contextlib
 import math
 import os
+import re
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final, overload
 
 import numpy as np
 
@@ -495,7 +496,17 @@ def _largest(text: str) -> str:
     return "; the largest there: " * bool(largest) + ", ".join(f"{size_text(n)} {name}" for n, name in largest)
 
 
-ends[_core.OA_ERROR_MEMORY] = _largest
+def _end_of_full(text: str) -> str:
+    """Return the end of a message about a full device. An array of a region may fit by tiles."""
+    return (_BY_TILES if re.match(_ARGUMENT, text) else "") + _largest(text)
+
+
+_ARGUMENT: Final = r"offload_args: argument \d+ "
+_BY_TILES: Final = (
+    "; with devices=[...], gemm, symm, syrk, trmm, trsm and their forms of blas, and potrf, potrs, posv, getrf, getrs "
+    "and gesv of lapack compute NumPy arrays by tiles, which need less memory"
+)
+ends[_core.OA_ERROR_MEMORY] = _end_of_full
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:

@@ -374,3 +374,77 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   if (!status) reverse_axes(values, ndim, shape, strides, nbytes);
   return end(&call, status);
 }
+
+/* -- host arrays of any strides -- */
+
+/* A call that copies between a pointer without gaps and a host array of any strides. */
+typedef struct strided {
+  oa_operand operand;
+  oa_call call;
+  oa_shape shape;
+  oa_move move;
+} strided;
+
+/* Checks the arguments, and begins the call. *empty: there is nothing to copy, and no call has begun. The strided must
+ * not move afterwards. */
+static int begin_strided(strided *s, const char *function, const oa_any *pointer, int access, void *values, int ndim,
+                         const int64_t *shape, const int64_t *strides, bool *empty) {
+  array a;
+  oa_layout host;
+  int status = look_up(function, "pointer", pointer, &a);
+  if (status) return status;
+  if (ndim > 0 && (!shape || !strides)) return oa_fail_null(function, shape ? "strides" : "shape");
+  if ((status = oa_layout_of(ndim, shape, strides, a.itemsize, &host)))
+    return oa_fail(status, "%s: shape and strides of values do not describe an array", function);
+  if (!values) return oa_fail_null(function, "values");
+  if (host.size * a.itemsize != a.nbytes || (a.inside.count != 1 && host.size))
+    return oa_fail(OA_ERROR_EXTENT, "%s: values have %lld bytes, and the pointer has %lld%s", function,
+                   (long long)(host.size * a.itemsize), (long long)a.nbytes,
+                   a.inside.count != 1 ? ", with gaps between its lines" : "");
+  if (access == OA_READ && host.overlapping)
+    return oa_fail(OA_ERROR_ALIAS, "%s: two indices of values name the same element", function);
+  *empty = !host.size;
+  if (*empty) return OA_OK;
+  s->operand = (oa_operand){.name = "pointer", .pointer = pointer, .access = access, .extent = {.kind = OA_EXTENT_ALL}};
+  s->call = (oa_call){.function = function,
+                      .operands = &s->operand,
+                      .count = 1,
+                      .uncaptured = "copies between the device and the host; make it outside of the capture"};
+  s->shape = (oa_shape){ndim, a.itemsize, (int64_t *)shape, (int64_t *)strides};
+  if ((status = oa_begin(&s->call))) return status;
+  const oa_slot *slot = s->operand.slot;
+  s->move = (oa_move){
+      .host = values,
+      .address = (uintptr_t)s->operand.address,
+      .lines = {0, a.nbytes, a.nbytes, 1},
+      .irregular = &s->shape,
+      .name = slot->mapping->views[slot->view].name,
+      .trace = {.why = access == OA_READ ? "read" : "assign", .region = slot->mapping->serial, .is_copy = true}};
+  return OA_OK;
+}
+
+int oa_pointer_assign_strided(oa_any *pointer, const void *values, int ndim, const int64_t *shape,
+                              const int64_t *strides) {
+  strided s;
+  bool empty;
+  int status = begin_strided(&s, "oa_pointer_assign_strided", pointer, OA_OVERWRITE, (void *)values, ndim, shape,
+                             strides, &empty);
+  if (status || empty) return status;
+  const int64_t begun = oa_trace_begin_up(&s.move, 1);
+  status = oa_transfer_up(s.call.device, stream_of(&s.call), &s.move, 1);
+  if (begun) oa_trace_copies(OA_TRACE_UP, begun, s.call.device, &s.move, 1, NULL, status);
+  return end(&s.call, status);
+}
+
+int oa_pointer_read_strided(const oa_any *pointer, void *values, int ndim, const int64_t *shape,
+                            const int64_t *strides) {
+  strided s;
+  bool empty;
+  int status = begin_strided(&s, "oa_pointer_read_strided", pointer, OA_READ, values, ndim, shape, strides, &empty);
+  if (status || empty) return status;
+  const reading r = {s.call.device, stream_of(&s.call), values, s.move.address};
+  const int64_t begun = oa_trace_begin();
+  status = read_line(&r, &s.move);
+  if (begun) oa_trace_copies(OA_TRACE_DOWN, begun, r.device, &s.move, 1, NULL, status);
+  return end(&s.call, status);
+}

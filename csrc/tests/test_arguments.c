@@ -296,6 +296,31 @@ static void pointer_read(void) {
   REFUSES(OA_ERROR_OVERFLOW, oa_pointer_read(live, host, 2, huge, strides));
 }
 
+static void pointer_assign_strided(void) {
+  for (int i = 0; i < WRONG; i++)
+    REFUSES_POINTER(oa_pointer_assign_strided((oa_any *)wrong[i], host, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, NULL, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, NULL, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, shape, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, -1, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, INT32_MAX, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, negative, strides));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_assign_strided(live, host, 2, huge, strides));
+  REFUSES(OA_ERROR_EXTENT, oa_pointer_assign_strided(live, host, 1, shape, strides));
+}
+
+static void pointer_read_strided(void) {
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_read_strided((oa_any *)wrong[i], host, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, NULL, 2, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, NULL, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, shape, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, -1, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, INT32_MAX, shape, strides));
+  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, negative, strides));
+  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_read_strided(live, host, 2, huge, strides));
+  REFUSES(OA_ERROR_ALIAS, oa_pointer_read_strided(live, host, 2, shape, (int64_t[]){0, 0}));
+}
+
 static void pointer_copy(void) {
   for (int i = 0; i < WRONG; i++) {
     REFUSES_POINTER(oa_pointer_copy((oa_any *)wrong[i], strides, live, strides, 2, shape));
@@ -476,6 +501,8 @@ static const struct wrong_test tests[] = {
     {"oa_pointer_fill", pointer_fill},
     {"oa_pointer_copy", pointer_copy},
     {"oa_pointer_read", pointer_read},
+    {"oa_pointer_assign_strided", pointer_assign_strided},
+    {"oa_pointer_read_strided", pointer_read_strided},
     {"oa_stage", stage},
     {"oa_scratch", scratch},
     {"oa_update_from", updates},

@@ -32,6 +32,37 @@ static void update_assign_and_stage(void) {
   check_empty();
 }
 
+/* A host array of any strides, also backwards and with gaps, goes to a pointer without gaps, and comes back. */
+static void host_arrays_of_any_strides_are_assigned_and_read(void) {
+  enum { ROWS = 300, COLUMNS = 400 };
+  static float big[2 * ROWS][3 * COLUMNS], back[2 * ROWS][3 * COLUMNS], x[ROWS * COLUMNS];
+  for (int i = 0; i < 2 * ROWS; i++)
+    for (int j = 0; j < 3 * COLUMNS; j++) big[i][j] = (float)(i * 3 * COLUMNS + j), back[i][j] = -1;
+  const int64_t shape[] = {ROWS, COLUMNS}, fewer[] = {ROWS, COLUMNS - 1}, size = ROWS * COLUMNS;
+  const int64_t row = sizeof big[0], strides[][2] = {{row, 4}, {2 * row, 12}, {-2 * row, 12}, {row, -8}};
+  const int64_t turned[] = {4, row}, repeated[] = {0, 4};
+  oa_array array = vector(x, &size, OA_BY_USE);
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  for (int k = 0; k < 4; k++) {
+    const int first = strides[k][0] < 0 ? 2 * ROWS - 1 : 0, left = strides[k][1] < 0 ? 2 * COLUMNS : 0;
+    float *from = &big[first][left], *to = &back[first][left];
+    CHECK_OK(oa_pointer_assign_strided(array.handle, from, 2, shape, strides[k]));
+    CHECK_OK(oa_pointer_read_strided(array.handle, to, 2, shape, strides[k]));
+    for (int i = 0; i < ROWS; i++)
+      for (int j = 0; j < COLUMNS; j++) {
+        const int64_t at = (i * strides[k][0] + j * strides[k][1]) / 4;
+        CHECK(to[at] == from[at]);
+      }
+  }
+  CHECK_OK(oa_pointer_assign_strided(array.handle, big, 2, shape, repeated)); /* each row is the first one */
+  CHECK_FAILS(oa_pointer_read_strided(array.handle, back, 2, shape, repeated), OA_ERROR_ALIAS, "the same element");
+  CHECK_FAILS(oa_pointer_assign_strided(array.handle, big, 2, fewer, turned), OA_ERROR_EXTENT, "values have");
+  leave(region);
+  for (int i = 0; i < ROWS * COLUMNS; i++) CHECK(x[i] == (float)(i % COLUMNS));
+  check_empty();
+}
+
 /* A 3 x 4 matrix in the first columns of a 3 x 6 matrix. */
 static void contents_are_filled_copied_and_read(void) {
   float A[18], B[18], back[12];
@@ -110,6 +141,7 @@ int main(void) {
     if (i == 2) CHECK_OK(oa_sim_configure(device, 0, 0, 200));
     update_assign_and_stage();
     contents_are_filled_copied_and_read();
+    host_arrays_of_any_strides_are_assigned_and_read();
     wrong_contents_are_refused();
   }
   return failures();

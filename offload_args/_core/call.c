@@ -147,6 +147,40 @@ static uint64_t find_reused(PyObject *function) {
   return known == NULL ? 0 : PyLong_AsUnsignedLongLongMask(known);
 }
 
+/* Lets a function that takes arrays by tiles make the call, after a MemoryError of the region. Returns None; NULL with
+ * that error if the function is none of these, or with the function's error. */
+static PyObject *call_by_tiles(const Call *call, PyObject *function) {
+  PyObject *type, *error, *traceback, *done = NULL;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyErr_NormalizeException(&type, &error, &traceback);
+  PyObject *module = PyImport_ImportModule("offload_args._by_tiles"), *keywords = PyDict_New();
+  PyObject *arguments = PyTuple_New(call->positional);
+  int failed = module == NULL || keywords == NULL || arguments == NULL;
+  for (Py_ssize_t i = 0; i < call->count && !failed; i++) {
+    if (i < call->positional)
+      PyTuple_SetItem(arguments, i, Py_NewRef(call->values[i]));
+    else if (call->roles[i] != OPTION)
+      failed = PyDict_SetItem(keywords, PyTuple_GetItem(call->names, i - call->positional), call->values[i]) < 0;
+  }
+  PyObject *device = call->options.values[DEVICE];
+  if (!failed)
+    done = PyObject_CallMethod(module, "compute", "OOOO", function, arguments, keywords, device ? device : Py_None);
+  Py_XDECREF(arguments);
+  Py_XDECREF(keywords);
+  Py_XDECREF(module);
+  if (done == Py_False) {
+    PyErr_Restore(type, error, traceback);
+    Py_DECREF(done);
+    return NULL;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(traceback);
+  if (done == NULL) return NULL;
+  Py_DECREF(done);
+  Py_RETURN_NONE;
+}
+
 /* (function, *arguments, **keywords) -> the function's value */
 static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count, PyObject *names) {
   if (count < 1) {
@@ -162,6 +196,8 @@ static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_s
   PyObject *lent = take_options(&request) < 0 || find_roles(&request) < 0 ? NULL : lent_of(&request);
   PyObject *function = lent == NULL ? NULL : adapted(values[0]);
   PyObject *result = function == NULL ? NULL : call_in_region(&request, lent, call_with, function);
+  if (result == NULL && PyErr_ExceptionMatches(PyExc_MemoryError) && request.options.values[STREAM] == NULL)
+    result = call_by_tiles(&request, values[0]);
   Py_XDECREF(function);
   Py_XDECREF(lent);
   release_options(&request.options);
@@ -179,7 +215,8 @@ static PyMethodDef call_functions[] = {
      "arrays in them. device, stream and on_error are the region's. Where the device can use pinned memory of the\n"
      "host, small arrays, 64 KiB in all, are used there: faster if the function uses each once, and slower if it uses\n"
      "them again and again; open a region for that. Matrices that a product of level 3 of blas only reads are copied\n"
-     "from 16 KiB in all on.\n\n"
+     "from 16 KiB in all on. If the device has not enough memory for the arrays of a function that has the parameter\n"
+     "devices, the function computes them by tiles.\n\n"
      "Raises the errors of the region and of the function.\n\n"
      "    x, y = np.array([1.0, 2.0]), np.ones(2)\n"
      "    call(blas.axpy, 10.0, In(x), y)\n"

@@ -295,6 +295,30 @@ static PyObject *do_assign(PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+/* (pointer, array): copies between a pointer without gaps and an array of its dtype, whose elements in C order are the
+ * pointer's. */
+static PyObject *strided(PyObject *arguments, int reads) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  int flags, status;
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no array that a device can hold");
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status =
+      reads ? oa_pointer_read_strided(pointer->handle, array.data, array.ndim, array.shape, array.strides)
+            : oa_pointer_assign_strided(pointer->handle, array.data, array.ndim, array.shape, array.strides);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 /* (pointer, array of one element) -> DevicePtr to a new device scalar of the pointer's region */
 static PyObject *do_stage(PyObject *arguments) {
   PyObject *object;
@@ -390,6 +414,10 @@ static PyObject *do_copy(PyObject *arguments) {
 static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("assign", arguments, do_assign(arguments));
 }
+static PyObject *assign_strided(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("assign", arguments, strided(arguments, 0));
+}
+static PyObject *read_strided(PyObject *Py_UNUSED(module), PyObject *arguments) { return strided(arguments, 1); }
 static PyObject *stage(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("stage", arguments, do_stage(arguments));
 }
@@ -413,6 +441,8 @@ static PyMethodDef pointer_functions[] = {
     {"fill", pointer_fill, METH_VARARGS, NULL},
     {"copy", pointer_copy, METH_VARARGS, NULL},
     {"read", pointer_read, METH_VARARGS, NULL},
+    {"assign_strided", assign_strided, METH_VARARGS, NULL},
+    {"read_strided", read_strided, METH_VARARGS, NULL},
     {"invalidate", pointer_invalidate, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -105,7 +105,8 @@ def multiply(
     else:
         sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)
         arrays = {"A": A, "B": B, "C": C}
-        compute(name, arrays, _gemm_tasks(work, sides), used, sides, one_order="C" in trans_a + trans_b)
+        one_order = C.dtype.kind == "c" and "C" in trans_a + trans_b
+        compute(name, arrays, _gemm_tasks(work, sides), used, sides, one_order)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -241,9 +242,14 @@ def _block(name: str, rows: Range, columns: Range, trans: str = "N") -> Tile:
     return Tile(name, *rows, *columns) if trans == "N" else Tile(name, *columns, *rows)
 
 
+def _terms(alpha: Any, depth: int, sides: Sides) -> list[Range]:
+    """Return the terms of each step of a sum. With no term, C is only scaled: libraries differ for an alpha of 0."""
+    return (cuts(depth, max(sides.side // 4, 1)) if alpha else []) or [(0, 0)]
+
+
 def _gemm_tasks(work: _Product, sides: Sides) -> list[Task]:
     (m, n), depth = work.C.shape, work.depth
-    terms = cuts(depth, max(sides.side // 4, 1)) or [(0, 0)]  # without terms, C is only scaled
+    terms = _terms(work.alpha, depth, sides)
     tasks = []
     for i, j in pairs(cuts(m, sides.side), cuts(n, sides.side)):
         steps = [
@@ -288,7 +294,15 @@ def _symmetric_tasks(call: _Call, sides: Sides) -> list[Task]:
     tasks = []
     for i, j in pairs(rows, columns):
         steps: list[Step] = []
-        for k in rows if is_left else columns:
+        if not call.alpha:
+            none = (0, 0)
+            reads = (
+                (_block("A", i, none), _block("B", none, j))
+                if is_left
+                else (_block("B", i, none), _block("A", none, j))
+            )
+            steps.append(Step(call.product(0.0, call.beta), reads))
+        for k in (rows if is_left else columns) if call.alpha else ():
             beta = 1.0 if steps else call.beta
             other = _block("B", k, j) if is_left else _block("B", i, k)
             row, column = (i, k) if is_left else (k, j)
@@ -312,7 +326,7 @@ def _rank_tasks(call: _Call, sides: Sides) -> list[Task]:
     """Return the tasks of syrk, herk, syr2k and her2k: the tiles of a triangle of C."""
     trans, uplo, is_second = call.options["trans"], call.options["uplo"], "B" in call.arrays
     n, depth = call.arrays["C"].shape[0], call.arrays["A"].shape[trans == "N"]
-    terms = cuts(depth, max(sides.side // 4, 1)) or [(0, 0)]  # without terms, C is only scaled
+    terms = _terms(call.alpha, depth, sides)
     ops = ("N", call.transposes) if trans == "N" else (call.transposes, "N")
     alphas = call.alpha, np.conj(call.alpha) if call.transposes == "C" else call.alpha
     tasks = []

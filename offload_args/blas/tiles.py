@@ -16,8 +16,6 @@ from heapq import heapify, heappop, heappush
 from threading import Condition
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from .. import _core
 from .._names import rename
 from ..arguments import In, Out, Scratch
@@ -87,11 +85,10 @@ class Task(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The longest side of a tile, the bytes of a device for tiles, and those for one array on its way."""
+    """The longest side of a tile, and the bytes of a device for tiles."""
 
     side: int
     nbytes: float
-    way: float
 
 
 def free_space(devices: Iterable[Device]) -> float:
@@ -105,8 +102,7 @@ def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int,
     depth: the shorter side of a tile that is read, as a share of the other side.
     """
     space = free_space(devices)
-    # Each thread has a tile that it computes, two that it reads, and one on its way.
-    of_side = itemsize * THREADS * (2 + 2 * depth)
+    of_side = itemsize * THREADS * (1 + 2 * depth)  # each thread has a tile that it computes, and two that it reads
     largest = math.sqrt(space / of_side)
     if largest < min(_SMALLEST, longest):
         raise DeviceMemoryError(
@@ -116,13 +112,7 @@ def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int,
     side = int(min(largest, max(_LEAST, -(-longest // _ALONG)), longest))
     if side > _UNIT:
         side = side // _UNIT * _UNIT
-    return with_space(max(side, 1), itemsize * max(side, 1) ** 2, THREADS * (1 + 2 * depth), space, THREADS)
-
-
-def with_space(side: int, tile: int, tiles: float, space: float, threads: int) -> Sides:
-    """Divide the space: at least `tiles` tiles of that many bytes, and one tile on its way for each thread."""
-    way = max(tile, (space - tiles * tile) / (2 * threads))
-    return Sides(side, math.inf if space == math.inf else space - threads * way, way)
+    return Sides(max(side, 1), space)
 
 
 def cuts(size: int, side: int) -> list[tuple[int, int]]:
@@ -142,13 +132,6 @@ def span(array: NDArray[Any]) -> int:
 def order_of(array: NDArray[Any]) -> str:
     """Return the order of a matrix: "F" if its columns are closer together in memory than its rows, else "C"."""
     return "F" if abs(array.strides[0]) < abs(array.strides[1]) else "C"
-
-
-def _has_lines(array: NDArray[Any]) -> bool:
-    """Return whether a matrix has rows or columns without gaps, one after the other."""
-    i = 0 if array.strides[0] < array.strides[1] else 1
-    near, far = array.strides[i], array.strides[1 - i]
-    return near == array.itemsize and (far >= near * array.shape[i] or array.shape[1 - i] == 1)
 
 
 # -- order of the work -------------------------------------------------------------------------------------------------
@@ -289,19 +272,12 @@ class _Cache:
         self, name: str, device: Device, arrays: dict[str, NDArray[Any]], orders: dict[str, str], sides: Sides
     ):
         self.name, self.device, self.arrays, self.orders = name, device, arrays, orders
-        self._space, self._way = sides.nbytes, sides.way
+        self._space = sides.nbytes
         self._blocks: dict[Tile, _Block] = {}
         self._used = 0
         self._changed = Condition()
         self._is_stopped = False
         self._lent = {key for key, array in arrays.items() if _core.is_lent(array)}
-        # Tiles of two arrays could overlap only in part, which no device takes.
-        self._packed = {
-            key
-            for key, array in arrays.items()
-            if not _has_lines(array)
-            or any(np.may_share_memory(array, arrays[other]) for other in arrays.keys() - {key})
-        }
 
     def stop(self) -> None:
         with self._changed:
@@ -322,7 +298,7 @@ class _Cache:
             block = self._blocks.pop(tile, None)
         self._end([block] if block else [])
 
-    def take(self, tile: Tile, buffer: _Buffer, loads: bool = True) -> DevicePtr:
+    def take(self, tile: Tile, loads: bool = True) -> DevicePtr:
         """Return a pointer to a tile, which stays until `free`. The tile goes up if it `loads` and is not there."""
         nbytes = math.prod(tile.shape) * self.arrays[tile.name].itemsize
         with self._changed:
@@ -344,7 +320,7 @@ class _Cache:
                 self._changed.wait()
         try:
             self._end(evicted)
-            self._fill(block, tile, buffer, loads)
+            self._fill(block, tile, loads)
         except BaseException:
             self.lose(tile)
             raise
@@ -387,28 +363,33 @@ class _Cache:
             self._used -= sum(block.nbytes for block in blocks)
             self._changed.notify_all()
 
-    def _fill(self, block: _Block, tile: Tile, buffer: _Buffer, loads: bool) -> None:
+    def _fill(self, block: _Block, tile: Tile, loads: bool) -> None:
         size = math.prod(tile.shape)
         block.region = offload_args(Scratch(max(size, 1), self.arrays[tile.name].dtype), device=self.device)
         with self._naming(tile):
             (place,) = block.region.open()
-        by_columns = self.orders[tile.name] == "F"
-        place = place[:size].reshape(tile.shape[::-1] if by_columns else tile.shape)
-        block.pointer = place.T if by_columns else place
-        if loads and size:
-            part, packed = self._on_the_way(tile, buffer)
-            if packed is not None:
-                packed[...] = part
-            with self._naming(tile), offload_args(In(part if packed is None else packed), device=self.device) as (p,):
-                block.pointer.copy_from(p)
+            by_columns = self.orders[tile.name] == "F"
+            place = place[:size].reshape(tile.shape[::-1] if by_columns else tile.shape)
+            block.pointer = place.T if by_columns else place
+            part = tile.of(self.arrays[tile.name])
+            if not (loads and size):
+                return
+            if tile.name in self._lent:  # the device's bytes may be newer
+                with offload_args(In(part), device=self.device) as (p,):
+                    block.pointer.copy_from(p)
+            else:
+                _core.assign_strided(place, part.T if by_columns else part)
 
-    def store(self, tile: Tile, pointer: DevicePtr, buffer: _Buffer) -> None:
+    def store(self, tile: Tile, pointer: DevicePtr) -> None:
         """Bring a tile down into its array."""
-        part, packed = self._on_the_way(tile, buffer)
-        with self._naming(tile), offload_args(Out(part if packed is None else packed), device=self.device) as (p,):
-            p.copy_from(pointer)
-        if packed is not None:
-            part[...] = packed
+        part = tile.of(self.arrays[tile.name])
+        with self._naming(tile):
+            if tile.name in self._lent:
+                with offload_args(Out(part), device=self.device) as (p,):
+                    p.copy_from(pointer)
+            else:
+                by_columns = self.orders[tile.name] == "F"
+                _core.read_strided(pointer.T if by_columns else pointer, part.T if by_columns else part)
 
     @contextmanager
     def _naming(self, tile: Tile) -> Iterator[None]:
@@ -418,29 +399,6 @@ class _Cache:
         except OffloadError as error:
             rename(error, _OWN_ARGUMENT, f"{self.name}: {tile.name}")
             raise
-
-    def _on_the_way(self, tile: Tile, buffer: _Buffer) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Return a tile of an array, and None or the array without gaps that goes up or comes down instead of it."""
-        part, order = tile.of(self.arrays[tile.name]), self.orders[tile.name]
-        if tile.name in self._lent:
-            return part, None
-        if tile.name not in self._packed and span(part) <= self._way and order_of(self.arrays[tile.name]) == order:
-            return part, None
-        return part, buffer.of(tile.shape, part.dtype, order)
-
-
-class _Buffer:
-    """Host memory of a thread for a tile on its way."""
-
-    def __init__(self) -> None:
-        self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
-
-    def of(self, shape: tuple[int, int], dtype: np.dtype[Any], order: str) -> NDArray[Any]:
-        nbytes = math.prod(shape) * dtype.itemsize
-        if len(self._memory) < nbytes:
-            self._memory = np.empty(nbytes, np.uint8)
-        flat = self._memory[:nbytes].view(dtype)
-        return flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -489,14 +447,14 @@ def compute(
     caches = {device: _Cache(name, device, arrays, orders, sides) for device in devices}
 
     def work(device: Device, following: Callable[[], int | None]) -> None:
-        cache, buffer = caches[device], _Buffer()
+        cache = caches[device]
         while (number := following()) is not None:
             task = tasks[number]
-            pointer = cache.take(task.tile, buffer, task.loads)
+            pointer = cache.take(task.tile, task.loads)
             try:
                 for step in task.steps:
-                    _make(step, pointer, cache, buffer)
-                cache.store(task.tile, pointer, buffer)
+                    _make(step, pointer, cache)
+                cache.store(task.tile, pointer)
             except BaseException as error:
                 try:
                     cache.lose(task.tile)
@@ -535,12 +493,12 @@ def compute(
     share_out(name, _needs(tasks), devices, work, described, stop, end)
 
 
-def _make(step: Step, pointer: DevicePtr, cache: _Cache, buffer: _Buffer) -> None:
+def _make(step: Step, pointer: DevicePtr, cache: _Cache) -> None:
     held: list[Tile] = []
     try:
         pointers = []
         for tile in step.reads:
-            pointers.append(cache.take(tile, buffer))
+            pointers.append(cache.take(tile))
             held.append(tile)
         step.call(pointer, *pointers)
     finally:

@@ -12,7 +12,7 @@ from ..blas.gemm import gemm
 from ..blas.level1 import swap
 from ..blas.level3 import herk, trsm
 from ..blas.streamed import check_arrays, devices_of, triangular
-from ..blas.tiles import Step, Task, Tile, compute, cuts, free_space, order_of, sides_for, with_space
+from ..blas.tiles import THREADS, Sides, Step, Task, Tile, compute, cuts, free_space, order_of, sides_for
 from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -32,6 +32,8 @@ _INDEFINITE: Final = "A is not positive definite: its leading minor of order {in
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
 # Columns of the narrowest panel that is factored on a device.
 _NARROWEST: Final = 8
+# Panels that fit into the memory.
+_PANELS: Final = THREADS
 
 
 def _refused(name: str, text: str, info: int) -> np.linalg.LinAlgError:
@@ -235,14 +237,14 @@ def _factor_panels(
     m, n = A.shape
     size = min(m, n)
     space, of_column = free_space(devices), A.itemsize * m
-    # A panel, a part of an earlier one, and a panel on its way; each thread of the last exchange has two of these.
-    width = int(min(space / (6 * of_column), max(512, -(-n // 8)), n))
+    # A panel and a part of an earlier one; at the end each thread has a panel whose rows it exchanges.
+    width = int(min(space / (_PANELS * of_column), max(512, -(-n // 8)), n))
     if width < min(_NARROWEST, n):
         raise DeviceMemoryError(
-            f"{name}: the narrowest panels need {6 * of_column * _NARROWEST} bytes on each of "
+            f"{name}: the narrowest panels need {_PANELS * of_column * _NARROWEST} bytes on each of "
             f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
         )
-    sides = with_space(width, of_column * width, 3, space, 3)
+    sides = Sides(width, space)
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
     first_zero: list[int] = []
 

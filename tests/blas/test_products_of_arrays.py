@@ -255,7 +255,7 @@ def test_ctrl_c_ends_after_the_parts_that_are_under_way(small_parts: None) -> No
 
 def test_no_space_for_the_smallest_tiles_is_told() -> None:
     testing.sim_device(capacity=8192)
-    words = r"^blas\.gemm: the smallest tiles need 15360 bytes on each of sim:0, and one has"
+    words = r"^blas\.gemm: the smallest tiles need 9216 bytes on each of sim:0, and one has"
     with pytest.raises(DeviceMemoryError, match=words):
         blas.gemm(1.0, np.ones((60, 60)), np.ones((60, 60)), 0.0, np.empty((60, 60)), devices=["sim:0"])
     testing.sim_device()

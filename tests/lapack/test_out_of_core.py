@@ -17,6 +17,7 @@ from helpers.devices import open_or_skip
 from helpers.processes import printed
 from helpers.small_tiles import finished, small_device, small_tiles
 from offload_args import Device, Scratch, lapack, offload_args, testing
+from offload_args.blas import tiles
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -198,18 +199,19 @@ def test_arrays_without_elements(device: str) -> None:
     lapack.gesv(A, np.empty(3, np.int32), np.empty((3, 0)), devices=[device])
 
 
-def test_several_devices_factor_one_matrix(small_tiles: None) -> None:
+def test_several_devices_factor_one_matrix(small_tiles: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_ALONG", 8)  # so that more tiles than one device has threads are ready
     devices, matrices = [open_or_skip("sim:0"), open_or_skip("sim:1")], Matrices("float64")
+    H, right = matrices.definite(64), matrices.general(64, 2)
+    A, B, ipiv = H.copy(), right.copy(), np.empty(64, np.int32)
+    lapack.gesv(A, ipiv, B, devices=devices)
+    assert matrices.near(H @ B, right)
     for name in devices:
-        testing.sim_device(delay_us=200, index=int(name[-1]))
+        testing.sim_device(delay_us=500, index=int(name[-1]))  # neither is done before the other one begins
     try:
-        H, right = matrices.definite(50), matrices.general(50, 2)
         before = [Device(name).counters.calls for name in devices]
         A, B = H.copy(), right.copy()
         lapack.posv(A, B, devices=devices)
-        assert matrices.near(H @ B, right)
-        A, B, ipiv = H.copy(), right.copy(), np.empty(50, np.int32)
-        lapack.gesv(A, ipiv, B, devices=devices)
         assert matrices.near(H @ B, right)
         assert all(Device(name).counters.calls > then for name, then in zip(devices, before, strict=True))
     finally:
@@ -333,7 +335,7 @@ def test_wrong_arguments_are_named(device: str) -> None:
 
 def test_no_space_for_the_narrowest_panel_is_told() -> None:
     testing.sim_device(capacity=8192)
-    words = r"^lapack\.getrf: the narrowest panels need 23040 bytes on each of sim:0, and one has"
+    words = r"^lapack\.getrf: the narrowest panels need 11520 bytes on each of sim:0, and one has"
     with pytest.raises(DeviceMemoryError, match=words):
         lapack.getrf(np.eye(60), np.empty(60, np.int32), devices=["sim:0"])
     testing.sim_device()

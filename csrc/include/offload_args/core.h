@@ -359,6 +359,13 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
 /* Reads an array's present elements on the device into `values`, in C order, and waits for the copy. Bytes that the
  * device does not have yet are read from the host. Nothing is marked, and pending copies down still happen. */
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
+/* Copy between all elements of a pointer, which are one after the other, and a host array of this shape, whose strides
+ * (in bytes) are any. The host array's elements in C order are the pointer's elements. The copies are made in the way
+ * that whole arrays are copied. `values` is the address of the element at index 0. */
+int oa_pointer_assign_strided(oa_any *pointer, const void *values, int ndim, const int64_t *shape,
+                              const int64_t *strides);
+int oa_pointer_read_strided(const oa_any *pointer, void *values, int ndim, const int64_t *shape,
+                            const int64_t *strides);
 /* Makes a device copy of one host scalar in the region of `pointer`, for calls whose other scalars are on the
  * device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
