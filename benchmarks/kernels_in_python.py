@@ -1,4 +1,4 @@
-"""Compare kernels in Python with those of other packages: compilation, launch and run. README.md has details.
+"""Compare kernels in Python with kernels of other packages: compilation, launch and run. README.md has details.
 
     python benchmarks/kernels_in_python.py [--device cuda:0] [--size N] [--rounds N]
 

@@ -3,7 +3,7 @@
     python benchmarks/many.py [--devices cuda:0 cuda:1] [--quick]
 
 For the steps, each device has some rows of a float32 matrix, and a thread. The exchanges are NCCL's calls on the
-region's pointers, or, on the CPU, those of `Communicator`. The product from NumPy is compared with cuBLASXt's.
+region's pointers, or calls of `Communicator` on the CPU. The product from NumPy is compared with cuBLASXt's.
 NCCL_NVLS_ENABLE=0 is set, as on machines on which NVLink's multicast is off.
 """
 

@@ -3,9 +3,9 @@
 python benchmarks/products.py [--device cuda:0] [--rounds N] [--sizes 4096 8192 16384] [--larger N]
 
 Each product is made by blas.gemm with devices (by parts, which are copied while other parts are computed), by the same
-function in one region, and by cupy.matmul with the copies up and down. With --larger N, one product of float32 of this
-size is made by parts. It is compared with the time that its 2 N^3 operations take at the speed of the largest product
-on the device. Set OFFLOAD_ARGS_MEMORY_LIMIT for operands that are larger than the memory.
+function in one region, and by cupy.matmul with the copies up and down. With --larger N, one float32 product of this
+size is computed by parts. It is compared with the time that its 2 N^3 operations take at the speed of the largest
+product on the device. Set OFFLOAD_ARGS_MEMORY_LIMIT for operands that are larger than the memory.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ class Graph:
 
     `region.capture()` makes a graph. A graph has a list of the arrays that its calls use. So a replay behaves like one
     call: it runs in order with other calls, and brings up arrays that are newer on the host. The results of a replay
-    come down like those of a call. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
+    come down like the results of a call. A graph lives as long as its region. `g["x"]` is the pointer that was captured
+    as x.
 
         x = np.ones(3)
         region = offload_args(x)

@@ -244,8 +244,8 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def _unknown_version(name: str, candidate: _Candidate) -> str:
     """Return the reason to refuse a GPU's library of an unknown major version; "" if it may be loaded.
 
-    The functions of such a library might take other arguments than those of known versions. A path that the user set is
-    used without this check.
+    The functions of such a library might take other arguments than the functions of known versions. A path that the
+    user set is used without this check.
     """
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     facts = _FACTS[name]

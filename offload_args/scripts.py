@@ -513,8 +513,8 @@ def accelerate(
     calls, and stop() adds these decisions to the plan.
     deterministic: whether the plan alone decides, and is not changed, so that the results of all runs are the same.
 
-    Raises ArgumentError for a wrong argument, or a plan of another machine; LibraryError on systems other than Linux
-    with glibc.
+    Raises ArgumentError for a wrong argument, or for a plan of another machine. Raises LibraryError on systems other
+    than Linux with glibc.
 
         A = np.eye(300) * 2.0
         with accelerate() as on:

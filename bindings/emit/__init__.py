@@ -85,8 +85,8 @@ def emit(
     """Write everything the build needs under `out`; raises RolesError for a record that can't be written.
 
     The files of a library are left as they are if the same generator wrote them from the same library. The file
-    `libraries/<library>.key` has a digest of the generator, the library and its files, and `shared.key` that of the
-    files that follow from several libraries. `origins` has each library's digest, as Kept has it. Without it,
+    `libraries/<library>.key` has a digest of the generator, the library and its files, and `shared.key` has the digest
+    of the files that depend on several libraries. `origins` has each library's digest, as Kept has it. Without it,
     `libraries` have to be as `load` returns them, because their use may change the digest. `parts` has the number of
     files for a library's bodies, if that is not 1.
     """

@@ -482,7 +482,7 @@ class Body:
 
     @property
     def uncaptured(self) -> str:
-        """Return the C expression of the reason why a graph can't have the call, or ""."""
+        """Return the C expression of the reason why a graph can't contain the call, or ""."""
         if self.is_late:  # graphs can't contain calls on the CPU
             return ""
         if self.function.query:

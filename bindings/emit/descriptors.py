@@ -329,7 +329,7 @@ class DescriptorBody(Body):
         self.add("    }")
 
     def is_there(self, array: str) -> str:
-        """Return the C test whether the caller passed an array."""
+        """Return the C expression that tests whether the caller passed an array."""
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:

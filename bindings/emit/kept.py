@@ -1,8 +1,8 @@
 """Keeps libraries in the build folder, so that a build reads only the libraries whose files have changed.
 
-`libraries/<library>.kept` has a library as it was read, and `<library>.signatures` the text of cffi for it, each after
-a digest of itself, of its source and of the generator. A file that is damaged, or has another source, is made again.
-`python -m bindings --check` and `report` use no such file.
+`libraries/<library>.kept` has a library as it was read, and `<library>.signatures` has the library's text for cffi.
+Each of these files begins with a digest of its contents, its source and the generator. A damaged file, or a file from
+another source, is made again. `python -m bindings --check` and `report` use no such file.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def headers_digest() -> bytes:
 
 
 def origin(pickled: bytes) -> bytes:
-    """Return the digest of the generator and a pickled library, from which all of a library's files follow."""
+    """Return the digest of the generator and a pickled library, which determine all files of the library."""
     return _digest(generator_digest(), pickled)
 
 
 def kept_bytes(path: Path, source: bytes, make: Callable[[], bytes]) -> bytes:
-    """Return the bytes that `path` keeps for the generator and a source, else make and keep them."""
+    """Return the bytes that `path` keeps for the generator and a source; make and keep them if they are missing."""
     kept = path.read_bytes() if path.exists() else b""
     content = kept[_DIGEST_BYTES:]
     if kept[:_DIGEST_BYTES] != _digest(generator_digest(), source, content):

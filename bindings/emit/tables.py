@@ -253,7 +253,7 @@ def library_file(library: Library, bodies: Bodies) -> str:
 
 
 def bodies_files(library: Library, bodies: Bodies, parts: int) -> list[str]:
-    """Return <library>_bodies_<number>.c: the bodies, in this number of files, so that less is compiled at a time."""
+    """Return the texts of <library>_bodies_<number>.c: the bodies, divided among `parts` files of moderate size."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
     enums, described = _Types(library).enums, describing_functions(library)
     files = []

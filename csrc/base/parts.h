@@ -20,7 +20,7 @@ typedef struct oa_parts_place {
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
-/* Returns whether every byte of the lines is in a set that has no byte outside of the lines. Does not read the
+/* Returns whether every byte of the lines is in the set, which has no byte outside of the lines. Does not read the
  * intervals if the set has too few bytes. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
 /* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of the lines. Returns false

@@ -76,7 +76,7 @@ static inline int oa_sized_read(const char *function, const char *name, const vo
   return OA_OK;
 }
 
-/* Copies today's struct to the caller's struct, as far as the caller's struct reaches. oa_sized_check has accepted the
+/* Copies today's struct to the caller's struct, up to the end of the caller's struct. oa_sized_check has accepted the
  * size of the caller's struct. */
 static inline void oa_sized_write(void *target, const void *struct_) {
   const size_t size = *(size_t *)target;

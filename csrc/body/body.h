@@ -65,9 +65,9 @@ static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
 }
 
 /* Returns the unit of a function's strides between complex matrices: 1 for an element; 2 for a real number, as in some
- * versions of OpenBLAS; 0, with the error set, if it is neither. A test call on a few numbers shows the unit. `tried`
- * describes the arguments of the test call, with a letter for each value: "e" an enum, taken from `values`, "1" and "2"
- * these integers, "n" the number 1, "r" an array that is read, "w" the array that is written. */
+ * versions of OpenBLAS; 0, with the error set, if the unit is neither. A test call on a few numbers shows the unit.
+ * `tried` describes the arguments of the test call, with a letter for each value: "e" an enum, taken from `values`, "1"
+ * and "2" these integers, "n" the number 1, "r" an array that is read, "w" the array that is written. */
 int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried);
 
 /* Returns the sum of sizes that were checked to be 0 or more. A sum that overflows becomes a size that is too large for

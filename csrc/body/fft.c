@@ -298,7 +298,7 @@ static oa_extent extent_of(const int64_t *lines) {
 }
 
 /* Calls the library, once the operands are checked and on the device. A captured execution has a work area of the
- * graph. A plan that had its own area loses it then: the library frees it, and each later call gets an area of the
+ * graph. If the plan had its own area, the library then frees this area, and each later call gets an area of the
  * pool. */
 static int run(oa_call *call, const oa_value *values, void *symbol, const int *asks, const oa_routine *routine,
                oa_object_state *state) {

@@ -555,15 +555,15 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   return OA_OK;
 }
 
-/* The rare ends of a call: all but success without a capture. */
+/* The rare ends of a call: every end except success without a capture. */
 enum rare_end {
   FAILED = 1,
   ONLY_ASKED = 2, /* the function wrote nothing, and did not fail */
   CAPTURED = 4    /* a graph captured the call, or the call's address was taken: in both cases the memory escapes */
 };
 
-/* Marks an operand of a call with a rare end, in place of mark_written. `capture`: the capture of the core's own graph;
- * NULL if the graph is a program's, or if there is none. */
+/* Marks an operand of a call that has a rare end. Other calls use mark_written. `capture`: the capture of the core's
+ * own graph; NULL if the graph is a program's, or if there is none. */
 static __attribute__((cold, noinline)) int mark_rare(const oa_call *call, const oa_operand *o, int rare,
                                                      oa_capture *capture) {
   oa_slot *slot = o->slot;
@@ -598,7 +598,7 @@ static __attribute__((cold, noinline)) int fail_in_library(const oa_call *call, 
                  call->function, text);
 }
 
-/* Fails for a call that was not begun, and that may have no name. */
+/* Fails for a call that was not begun. The call may have no name. */
 static __attribute__((cold, noinline)) int fail_not_begun(const char *ending, const oa_call *call) {
   const char *function = call->function;
   return oa_fail(OA_ERROR_ARGUMENT, "%s%s%s without an oa_begin that succeeded", function ? function : "",

@@ -10,13 +10,13 @@
  * freed. Called without the core's lock. */
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* Allocates memory and counts it. If there is no room, or the limit would be exceeded, it returns idle memory to the
- * driver, calls oa_device_pressure, and tries again. */
+/* Allocates memory and counts it. If there is no room, or if the limit would be exceeded, the function returns idle
+ * memory to the driver, calls oa_device_pressure, and tries again. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in the order of stream. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-/* States whether pooled memory is all zeros: not known (NONE), once a stream has filled it (ORDERED), or already
- * (NOW). */
+/* The zeros of pooled memory. NONE: the contents are not known. ORDERED: the memory is all zeros once a stream has
+ * cleared it. NOW: the memory is all zeros. */
 enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
 /* Takes memory of exactly that size from the pool, and counts it as allocated. Returns false if the pool has none. No
  * stream uses the memory, except the stream that clears it if the zeros are OA_ZEROS_ORDERED. */

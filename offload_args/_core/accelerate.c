@@ -54,7 +54,7 @@ static int site_with_gil(void) {
 
 /* Is called in a hook, which never waits for Python's lock: the thread that has it may wait for a lock that the program
  * holds around the call. accelerate_wait requests the place of a thread without Python's lock. A thread without a
- * Python state, such as one of OpenMP, has no place of its own. */
+ * Python state, such as a thread of OpenMP, has no place. */
 static int find_site(void) {
   if (atomic_load(&leaving_process)) return OA_SITE_NONE;
   if (has_gil()) return PyInterpreterState_Get() == own_interpreter ? site_with_gil() : OA_SITE_NONE;

@@ -110,8 +110,8 @@ PyObject *call_in_region(Call *call, PyObject *lent, Body *body, void *context) 
   return result;
 }
 
-/* Returns 1 if a function belongs to cffi: it is a cffi pointer, or from a compiled cffi library. Otherwise returns 0,
- * or -1 with an exception. Remembers the last static type that is not cffi's. */
+/* Returns 1 if a function belongs to cffi: it is a cffi pointer, or a function of a compiled cffi library. Otherwise
+ * returns 0, or -1 with an exception. Remembers the last static type that is not cffi's. */
 static int is_of_cffi(PyObject *function) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(function);

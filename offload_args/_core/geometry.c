@@ -121,9 +121,9 @@ static PyObject *entry_of(const Pointer *pointer, PyObject *routine) {
 }
 
 /* (dimensions, routine, *pointers) -> (the vendor's entry for the routine, the geometry of each pointer). dimensions: a
- * digit for each pointer, such as "211"; 0: one element, without a geometry. Raises ValueError if an operand does not
- * have that many dimensions, the first one's dtype and increments in whole elements; TypeError if it is not a
- * DevicePtr. */
+ * digit for each pointer, such as "211"; 0: one element, without a geometry. Raises TypeError if an operand is not a
+ * DevicePtr. Raises ValueError if its number of dimensions differs, if its dtype is not the first operand's dtype, or
+ * if its increments are not whole elements. */
 static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
   if (count < 3) return PyErr_Format(PyExc_TypeError, "layout: needs pointers");
   PyObject *result = PyTuple_New(count - 1), *entry = NULL;

@@ -388,7 +388,7 @@ static int write_again(const Outermost *call) {
   return done ? take_in_time(is_late) : 0;
 }
 
-/* Adds the text of a call to that of the call that made it, if there is room. */
+/* Adds the text of a call to the text of the call that made it, if there is room. */
 static void keep_inside(const char *text, size_t size) {
   if (inside.size + size + 2 > INSIDE) return;
   inside.text[inside.size] = ',';

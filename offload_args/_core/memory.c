@@ -40,8 +40,8 @@ static PyType_Spec pinned_spec = {
 
 static PyTypeObject *pinned_type;
 
-/* (device, nbytes) -> a writable buffer. Under memory pressure it collects garbage and retries once, as entering a
- * region does. */
+/* (device, nbytes) -> a writable buffer. Under memory pressure this function collects garbage and retries once, as
+ * entering a region does. */
 static PyObject *pinned(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int device, status;
   long long nbytes;

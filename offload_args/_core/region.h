@@ -63,7 +63,7 @@ typedef struct Region {
 } Region;
 
 /* Sets item->source to the argument's ndarray, or to a tuple for read_tuple(), and sets the array's direction. index:
- * the argument's, from 0, for messages. Returns 0, or -1 with an exception. */
+ * the argument's index, from 0, for messages. Returns 0, or -1 with an exception. */
 int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array);
 
 /* Begins to capture the calls of an open region. Returns the handle of the chain as an int. */

@@ -146,9 +146,10 @@ class Graph(Operations):
         query. There have to be at least as many keys as queries.
 
         lengths: two inputs of int32 with the layout "B". For each batch, the first has the number of positions of q,
-        and the second that of k and v. Keys past the lengths are ignored, and the results of queries past them have no
-        meaning. With lengths, each batch has a separate bottom right corner. Lengths are read on the device, and are
-        not checked: if a length is not from 1 to the number of positions, the results have no meaning.
+        and the second has the number of positions of k and v. Keys past the lengths are ignored, and the results of
+        queries past them have no meaning. With lengths, each batch has a separate bottom right corner. Lengths are read
+        on the device, and are not checked: if a length is not from 1 to the number of positions, the results have no
+        meaning.
         """
         result = attend(self, q, k, v, scale, causal, lengths)
         self._attended.append(result)

@@ -131,7 +131,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
     def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
         """Compute the sum in place if each operand that overlaps C is C itself; otherwise return False.
 
-        `sides` has the operation, factor and columns of A, and then those of B.
+        `sides` has the operation, factor and columns of A, and then the operation, factor and columns of B.
         """
         inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
         if not all(op == plain and known.is_whole(m, n, side, C) for op, _, side in inside):

@@ -209,7 +209,7 @@ def _option(text: str) -> tuple[str, str, str]:
 
 
 def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
-    """Return an argument for C: its kind, its sizes for each value of an option, that option, if its order is free."""
+    """Return an argument for C: kind, sizes for both values of an option, the option, and 1 if its order is free."""
     _, _, layout = text.partition(":")
     if layout == "band/m":
         return _WHAT["band"], (1, 0, 1, 0), -1, 0

@@ -22,8 +22,8 @@ def run_ranks(
 
     If there are several ranks, each runs on a separate thread.
 
-    Raises the first exception that is no CommunicatorError, or else the first CommunicatorError. Ctrl-C ends the
-    waits of all ranks.
+    Raises the first exception that is not a CommunicatorError. If there is none, raises the first CommunicatorError.
+    Ctrl-C ends the waits of all ranks.
     """
     results: dict[int, _Result] = {}
     errors: list[BaseException] = []

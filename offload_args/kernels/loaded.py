@@ -117,7 +117,7 @@ class Loaded:
 
 
 class Source(Loaded):
-    """A module as source, which is compiled for each kind of device that uses it."""
+    """A module whose source is compiled for each kind of device that uses the module."""
 
     def __init__(self, program: Program, target: Target, *, for_gpus: str = "") -> None:
         """Take a program and its target. `for_gpus` is text that is added to the source for compilers of GPUs only."""

@@ -67,7 +67,7 @@ def by_columns(uplo: str, facts: Matrix) -> str:
 
 
 def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return a mask of the pivots that getrf can't have written."""
+    """Return a mask of the pivots that are out of range: getrf writes a pivot from i to n at position i, from 1."""
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots < np.arange(1, n + 1)) | (pivots > n)
     return impossible
@@ -93,7 +93,7 @@ def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that getrf can't have written; libraries would write outside of operands."""
+    """Raise ArgumentError for pivots out of range, with which libraries would write outside of their operands."""
     pivots = ipiv.to_host()
     wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
@@ -105,14 +105,14 @@ def need_pivots(name: str, ipiv: DevicePtr) -> None:
 
 
 def has_pivots(ipiv: DevicePtr) -> bool:
-    """Return whether getrf can have written all pivots of a stack."""
+    """Return whether all pivots of a stack are in the range of getrf's pivots."""
     return not _impossible(ipiv.to_host()).any()
 
 
 def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
     """Raise LinAlgError for NaN or infinity in A, or in the triangle `uplo` of A.
 
-    LAPACK's iterations do not check for such elements, and may never end if there are some.
+    LAPACK's iterations do not check for such elements, and may not end if the matrix has one.
     """
     try:
         if _has_finite_sum(A):

@@ -246,7 +246,7 @@ def wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
 def find_subset(
     call: Callable[..., int], jobz: str, n: int, A: DevicePtr, chosen: Chosen, w: DevicePtr, integers: int
 ) -> tuple[int, int]:
-    """Call a function that finds some eigenvalues, and copy their vectors to A.
+    """Call a function that finds some eigenvalues, and copy the eigenvectors to A.
 
     Return info and the number of eigenvalues.
 

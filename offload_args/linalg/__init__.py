@@ -9,7 +9,8 @@
 The functions have the names, arguments and results of numpy.linalg, to within rounding, and change none of their
 arguments. Arrays may be of any class and layout that NumPy takes. A function lends them in one region, and returns
 arrays. For DevicePtrs of open regions, a function returns DevicePtrs to new memory of the youngest of these regions;
-the memory is freed with the last pointer to it. Matrices may be stacked; the last two dimensions are those of a matrix.
+the memory is freed with the last pointer to it. Matrices may be stacked; the last two dimensions are the dimensions of
+a matrix.
 
 Dtypes are float32, float64, complex64 and complex128. Arrays of integers are converted to float64, as in NumPy; nothing
 is converted on a device. The argument `device` is the device that computes with arrays; None stands for the first GPU,

@@ -224,7 +224,7 @@ def _repeat_first(whole: DevicePtr) -> None:
 def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
-    For a matrix in C order, the factors are those of its transpose.
+    For a matrix in C order, the factors are the factors of its transpose.
     """
     vendor, facts, t = vendor_of(name, A), stored(name, "a", A), letter(A)
     n = facts.rows

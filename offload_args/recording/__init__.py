@@ -1,8 +1,8 @@
 """Recordings: files with a program's regions, copies and calls, which can run again anywhere; docs/guide/recordings.md.
 
-The modules of this package are imported when a recording begins, or is replayed, and not before:
-    stream.py    the file: lines of JSON, compressed, written as they come
-    recorder.py Recording: turns the extension's reports of calls into lines
+The modules of this package are only imported when a recording begins or is replayed:
+    stream.py    the file: compressed lines of JSON, each written when it is made
+    recorder.py  Recording: turns the extension's reports of calls into lines
     process.py   recordings of a whole process: by OFFLOAD_ARGS_RECORD, and by `python -m offload_args record`
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not recorded
@@ -10,11 +10,11 @@ The modules of this package are imported when a recording begins, or is replayed
     images.py    signatures and machine code of kernels
     predicate.py a user's own predicate of a fault
     script.py    a recording as a Python script
-    compare.py   the same call on the host, and how far its results may be from it
+    compare.py   the same call on the host, and the allowed distance between the results
     order.py     calls that give other results unless each call is waited for
-    layout.py    an array's dtype, and where its elements are in its memory
-    twins.py a vendor's call for another vendor's library
-    solvers.py   the same for LAPACK
+    layout.py    an array's dtype, and the places of its elements in memory
+    twins.py     a vendor's call for another vendor's library
+    solvers.py   a vendor's call of LAPACK for another vendor's library
     solved.py    whether a call of LAPACK solved its problem
 """
 

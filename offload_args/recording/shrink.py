@@ -365,7 +365,7 @@ def _restrided(
 ) -> list[int]:
     """Return strides for another shape.
 
-    They are as dense as before. A gap keeps its width unless the width is a size, too.
+    The strides are as dense as before. A gap keeps its width unless the width is a size, too.
     """
     result, dense_before, dense = list(strides), itemsize, itemsize
     for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):

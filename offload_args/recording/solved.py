@@ -1,8 +1,8 @@
 """Checks of another LAPACK's solutions against the problem. The factors and vectors of two libraries may differ
 although both are right.
 
-A residual counts as right if it is at most 64 times the sizes of the matrices times the precision of their dtype, times
-the largest element of the same products on absolute values.
+A residual counts as right if it is at most the product of four numbers: 64, the sizes of the matrices, the precision of
+their dtype, and the largest element of the same products on absolute values.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """Tracing: records regions, copies, calls and waits, with their times and reasons. docs/guide/tracing.md is the guide.
 
-The modules of this package are only imported when a trace begins: collect.py    fetches the events from the core's
-    queue, and passes them to the listeners recording.py  Trace, the listener that keeps the events of a block
-    summary.py the sums of a trace, and its advice source.py     the names and loops in the source of the traced program
-    timeline.py   a trace as JSON in the Trace Event Format progress.py a line on the terminal about long copies and
-    waits picture.py    a trace's timeline as a picture listeners.py  events as log lines, and regions as NVTX ranges
+The modules of this package are only imported when a trace begins:
+    collect.py    fetches the events from the core's queue, and passes them to the listeners
+    recording.py  Trace, the listener that keeps the events of a block
+    summary.py    the sums of a trace, and its advice
+    source.py     the names and loops in the source of the traced program
+    timeline.py   a trace as JSON in the Trace Event Format
+    progress.py   a line on the terminal about long copies and waits
+    picture.py    a trace's timeline as a picture
+    listeners.py  events as log lines, and regions as NVTX ranges
     process.py    traces of a whole process: by environment variables, and by `python -m offload_args trace`
 """
 

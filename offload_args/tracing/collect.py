@@ -206,7 +206,7 @@ def names_of(entered: _core.Region, caller: FrameType | None) -> tuple[str, ...]
 
 
 def _user_of(caller: FrameType | None) -> FrameType | None:
-    """Return the frame that enters a region: the caller's, or that of the first caller outside the package."""
+    """Return the frame that enters a region: the frame of the caller, or of the first caller outside the package."""
     frame = caller
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS) and frame.f_back is not None:
         frame = frame.f_back

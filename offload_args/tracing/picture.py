@@ -112,7 +112,7 @@ class _Block(NamedTuple):
 
 
 class _Axis:
-    """Place times, in nanoseconds, between 0 % and 100 %."""
+    """Convert times in nanoseconds to positions between 0 % and 100 %."""
 
     def __init__(self, begun: int, span: int) -> None:
         self.begun = begun

@@ -1,4 +1,5 @@
-/* Runs cuBLAS's routines with a core and a vendor library of its own: what they declare, and what they pass on. */
+/* Runs cuBLAS's routines with a small core and vendor library of this file, and prints their declared operands and the
+ * arguments that they pass on. */
 #include <complex.h>
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static const void *got_A;
 static uint16_t got_half;
 static float got_scalars[4];
 static int dtypes[8];
-/* The core, as far as a shim knows it. */
+/* The functions of the core that shims call. */
 int oa_begin(oa_call *call) {
   operands = call->count;
   for (int i = 0; i < call->count; i++) {
@@ -102,7 +103,7 @@ static int scale(void *handle, int n, const void *alpha, void *x, int incx) {
   (void)n;
   (void)x;
   (void)incx;
-  EXPECT((uintptr_t)alpha % 16 == 0); /* as cuDoubleComplex has it */
+  EXPECT((uintptr_t)alpha % 16 == 0); /* the alignment of cuDoubleComplex */
   got_complex = *(const double _Complex *)alpha;
   return 0;
 }
@@ -214,12 +215,12 @@ int main(void) {
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 2.5f, A, 5, x, 1, 0, y, 1) == OA_OK);
   EXPECT(narrow_calls == 1 && got_m == 3 && got_lda == 5 && got_alpha == 2.5f && got_A == (const void *)17);
   EXPECT(operands == 3 && accesses[0] == OA_READ && accesses[1] == OA_READ && accesses[2] == OA_OVERWRITE);
-  /* An operand that may not be written whole is not declared so. */
+  /* An operand that may be written only in part is not declared as overwritten. */
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 3, 4, 1, A, 5, x, 1, 0.5f, y, 1);
   EXPECT(accesses[2] == OA_READ_WRITE);
   oa_cublas_sgemv(OA_CUBLAS_OP_T, 0, 4, 1, A, 5, x, 1, 0, y, 1);
   EXPECT(accesses[2] == OA_READ_WRITE);
-  /* The 64-bit form when any size asks for it; the library's failure if it lacks that */
+  /* The 64-bit form is called if a size needs it. The call fails if the library lacks this form. */
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, big, 4, 1, A, big + 1, x, 1, 0, y, 1) == OA_OK);
   EXPECT(wide_calls == 1 && got_m == big && got_lda == big + 1 && got_A == (const void *)17);
   EXPECT(oa_cublas_sgemv(OA_CUBLAS_OP_N, 3, 4, 1, A, 5, x, -big - 1, 0, y, 1) == OA_OK && wide_calls == 2);
@@ -228,7 +229,7 @@ int main(void) {
          OA_OK);
   EXPECT(wide_calls == 2);
   has_wide = 1;
-  EXPECT(oa_cublas_isamax_device(big, x, 1, (oa_i32 *)64) == OA_ERROR_OVERFLOW); /* the index has 32 bits there */
+  EXPECT(oa_cublas_isamax_device(big, x, 1, (oa_i32 *)64) == OA_ERROR_OVERFLOW); /* a device's index has 32 bits */
   EXPECT(too_large == 'n');
   /* scalars on the device are operands, and beta is not known, unless it was a number of the host's */
   alpha_on_host = 0;
@@ -248,7 +249,7 @@ int main(void) {
   EXPECT(oa_cublas_isamax(9, x, 1, NULL) == OA_ERROR_ARGUMENT);
   EXPECT(oa_cublas_zscal(1, 2.0 + 3.0 * _Complex_I, (oa_c128 *)16, 1) == OA_OK &&
          got_complex == 2.0 + 3.0 * _Complex_I);
-  /* numbers that C has no type for, and dtypes that arguments say */
+  /* numbers for which C has no type, and dtypes that arguments select */
   const oa_f16 *h = (const oa_f16 *)16;
   EXPECT(oa_cublas_hgemm(0, 0, 2, 3, 4, 1.5f, h, 5, h, 6, 0, (oa_f16 *)48, 7) == OA_OK && got_half == 0x3e00);
   EXPECT(accesses[2] == OA_OVERWRITE && dtypes[0] == OA_F16 && dtypes[2] == OA_F16);

@@ -1,11 +1,11 @@
-/* Captures of the double of CUDA, which that of HIP has, too: cuda.c includes this, and has what it uses. */
+/* Captures of the doubles of CUDA and HIP. cuda.c includes this file, and defines the functions that this file uses. */
 /* -- captured graphs: an operation in a stream that is captured is noted, and done when the graph is launched ------ */
 enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, MERGED = 902, UNMATCHED = 903, UNJOINED = 904 };
 enum { ISOLATED = 905, IMPLICIT = 906, CAPTURED_EVENT = 907, WRONG_THREAD = 908 };
 enum { OF_ALL_THREADS = 0, OF_THIS_THREAD = 1, RELAXED = 2 };
 
 typedef int operation(const void *arguments, gpu_stream stream);
-/* Puts an operation into a stream, to be done later. Returns whether it did. */
+/* Puts an operation into a stream, to be run later. Returns 1 if the stream took the operation, otherwise 0. */
 #ifdef HAS_QUEUES
 static int later(const void *stream, operation *run, const void *arguments, size_t nbytes);
 #else
@@ -23,8 +23,8 @@ struct node {
 };
 /* The memory of a stream or an event. */
 struct handle {
-  struct graph *graph; /* that captures the stream, or that the event was recorded in */
-  void *other;         /* of a stream: not NULL if it is a blocking one; of an event: the stream it was recorded in */
+  struct graph *graph; /* the graph that captures the stream, or in which the event was recorded */
+  void *other;         /* of a stream: not NULL if it is blocking; of an event: the stream in which it was recorded */
 };
 enum { MOST_FORKS = 16 };
 /* Memory of the device that a captured call of a library uses for itself. */
@@ -34,28 +34,28 @@ struct inner {
   uintptr_t low, high;
 };
 static struct inner *inners; /* of all graphs; under the lock */
-/* Never freed: one that was destroyed, or whose capture is under way, has no nodes to run. */
+/* A graph is never freed. A destroyed graph, or a graph whose capture is under way, has no nodes to run. */
 struct graph {
   struct node *first, *last;
   struct graph *next;      /* in the list of captures under way */
   void *origin;            /* the stream whose capture began */
-  void *forks[MOST_FORKS]; /* streams that took part later, and have work that the origin has not waited for */
+  void *forks[MOST_FORKS]; /* streams that joined later, and have work for which the origin has not waited */
   pthread_t thread;
   int device, mode, is_invalid, is_complete, is_destroyed;
   int is_body;   /* of a loop */
-  int allocates; /* a library's captured call takes memory of its own: no other graph may contain this one */
+  int allocates; /* a library's captured call allocates memory, so no other graph may contain this graph */
 };
 /* The condition of a loop in a graph. Never freed. */
 struct condition {
   unsigned value, initial;
-  struct graph *graph; /* that it was made for */
+  struct graph *graph; /* the graph for which the condition was made */
   int is_used;
 };
 static _Thread_local struct condition *looping; /* of the loop whose body runs */
 static struct graph *under_way;                 /* under the lock, as is is_invalid */
 static int captures_of_all;
 static _Thread_local int captures_here;
-static _Thread_local int interaction; /* the mode of this thread: which captures forbid it what is unsafe */
+static _Thread_local int interaction; /* this thread's mode, which selects the captures that forbid it unsafe calls */
 
 static struct handle *handle_of(const void *object) { return (struct handle *)(uintptr_t)object; }
 static struct graph *capture_of(const void *stream) {
@@ -63,8 +63,8 @@ static struct graph *capture_of(const void *stream) {
   return graph && !graph->is_complete ? graph : NULL;
 }
 
-/* Makes captures invalid: those of this device, of any mode (device >= 0), or those that forbid this thread what may be
- * unsafe (-1), but not `own`. Returns whether there were any. */
+/* Makes captures invalid, except `own`: all captures of the device (device >= 0), or the captures that forbid this
+ * thread unsafe calls (-1). Returns whether there were any. */
 static int spoil(int device, const struct graph *own) {
   int any = 0;
   if (device < 0 && interaction == RELAXED) return 0;
@@ -79,11 +79,12 @@ static int spoil(int device, const struct graph *own) {
   return any;
 }
 
-/* Returns the code of a call that is neither captured nor ordered with what is, such as an allocation or a wait. */
+/* Returns the code of an unsafe call, such as an allocation or a wait: it is not captured, and has no order with
+ * captured calls. */
 int gpu_double_unsafe(void);
 int gpu_double_unsafe(void) { return SPOILS_CAPTURES && spoil(-1, NULL) ? UNSUPPORTED : SUCCESS; }
 
-/* Loads the kernels of a library for a call in a stream: other captures may forbid it, and are lost. */
+/* Loads a library's kernels for a call in a stream. Captures of other streams that forbid this become invalid. */
 void gpu_double_loads(const void *stream);
 void gpu_double_loads(const void *stream) {
   if (SPOILS_CAPTURES) spoil(-1, capture_of(stream));
@@ -125,7 +126,7 @@ static void note_fork(struct graph *graph, const void *stream) {
   graph->forks[at] = (void *)(uintptr_t)stream;
 }
 
-/* Adds an operation after all that the graph has. */
+/* Adds an operation after all operations of the graph. */
 static void add_node(struct graph *graph, operation *run, const void *arguments, size_t nbytes) {
   struct node *node = calloc(1, sizeof *node + nbytes);
   if (!node) abort();
@@ -136,7 +137,7 @@ static void add_node(struct graph *graph, operation *run, const void *arguments,
   graph->last = node;
 }
 
-/* Notes an operation if the stream is captured, or puts it into the stream. Returns whether it did. */
+/* Notes an operation if the stream is captured, or puts it into the stream. Returns 1 if it did either, otherwise 0. */
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
   struct graph *graph = at_work ? NULL : capture_of(stream);
@@ -146,8 +147,8 @@ int gpu_double_captures(const void *stream, operation *run, const void *argument
   return 1;
 }
 
-/* Tells that a call of a library uses that memory for itself, or allocates some (NULL). Returns whether it may: the
- * memory is alive, and no graph but that of the stream has a call that uses it. */
+/* Notes that a library's call uses this memory as a workspace, or allocates a workspace (NULL). Returns whether the
+ * call may do this: the memory is live, and no call in another graph uses it. */
 int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
 int gpu_double_uses(const void *stream, const void *memory, size_t nbytes) {
   struct graph *graph = at_work ? NULL : capture_of(stream);
@@ -221,7 +222,7 @@ int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, 
   if (!graph || graph->is_destroyed || flags) return INVALID_VALUE;
   struct graph *copy = calloc(1, sizeof *copy);
   if (!copy) return OUT_OF_MEMORY;
-  *copy = *graph; /* it has the nodes that the graph has now */
+  *copy = *graph; /* the copy has the nodes that the graph has now */
   return *executable = copy, SUCCESS;
 }
 static int run_nodes(const struct graph *graph, gpu_stream stream) {

@@ -1,6 +1,6 @@
-/* A double of libnccl.so.2 and librccl.so.1: its ranks are threads of one process, or calls of one group. A call that
- * is in no group waits until all ranks have called. With DRIVER it is strict about addresses, for the double of a GPU.
- * double_text tells the calls, a line each; double_fail makes the k-th call from now fail. */
+/* A double of libnccl.so.2 and librccl.so.1. Its ranks are threads of one process, or calls of one group. A call
+ * outside of a group waits until all ranks have made the call. With DRIVER, the double checks that addresses belong to
+ * the double of a GPU. double_text returns the calls, one per line; double_fail makes the k-th call from now fail. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -27,9 +27,9 @@ static int is_captured(const void *stream) { return stream == NULL && 0; }
 #endif
 #ifdef TRAPS
 int hipStreamSynchronize(void *stream);
-void hip_double_begin(void); /* memory of a device is the host's from here */
+void hip_double_begin(void); /* the host may use device memory from here */
 void hip_double_end(void);   /* to here */
-#else                        /* streams do all work at once */
+#else                        /* streams run each operation immediately */
 static int hipStreamSynchronize(void *stream) { return stream == NULL; }
 static void hip_double_begin(void) {}
 static void hip_double_end(void) {}
@@ -63,7 +63,7 @@ typedef struct operation operation;
 typedef struct comm {
   world *world;
   int rank, aborted, waiting;
-  double factors[MOST_OPERATORS]; /* of its operators; 0: free */
+  double factors[MOST_OPERATORS]; /* the factors of the operators; 0: the place is free */
   operation *first;
 } comm;
 struct world {
@@ -81,7 +81,7 @@ struct operation {
   comm *comm, *fresh;
   const void *stream;
   int is_captured;
-  int status; /* -1: it is pending */
+  int status; /* -1: the operation is pending */
   operation *next, *grouped;
 };
 
@@ -99,7 +99,7 @@ PUBLIC const char *double_text(void) { return text; }
 PUBLIC void double_clear(void) { text[0] = '\0'; }
 PUBLIC void double_fail(int k) { fails_in = k; }
 
-/* Notes a call. Returns whether it has to fail. Under the lock. */
+/* Notes a call. Returns whether the call has to fail. Called with the lock. */
 static int note(const char *format, ...) {
   const size_t used = strlen(text);
   va_list arguments;
@@ -112,7 +112,7 @@ static int fail(int status, const char *message) {
   snprintf(last_error, sizeof last_error, "%s", message);
   return status;
 }
-/* Notes a call without arguments that matter. */
+/* Notes a call whose arguments do not matter. */
 static int noted(const char *name) {
   pthread_mutex_lock(&lock);
   const int fails = note("%s depth=%d\n", name, depth);
@@ -227,7 +227,7 @@ static void split(world *w) {
   }
 }
 
-/* Does what all ranks asked for. */
+/* Makes the call that all ranks requested. */
 static void collect(world *w) {
   const operation *any = w->members[0]->first;
   const size_t size = size_of(any->type), count = any->count, bytes = size * count;
@@ -271,7 +271,7 @@ static void remove_operation(operation *o) {
   *link = o->next;
 }
 
-/* Finds the receiver of what an operation sends. */
+/* Finds the operation that receives the data of another operation. */
 static operation *receiver_of(const operation *o) {
   if (o->peer < 0 || o->peer >= o->comm->world->ranks || !o->comm->world->members[o->peer]) return NULL;
   operation *other = o->comm->world->members[o->peer]->first;
@@ -293,7 +293,7 @@ static void exchange(comm *c) {
   }
 }
 
-/* Does all that can be done. */
+/* Makes all calls that can be made now. */
 static void go_on(world *w) {
   hip_double_begin();
   for (int again = 1; again && w->joined == w->ranks;) {
@@ -328,7 +328,7 @@ static int wait_for(const comm *c, const int *status) {
   return *status < 0 ? fail(INTERNAL_ERROR, "the communicator was aborted") : *status;
 }
 
-/* Issues operations and waits for them. Under the lock. */
+/* Issues operations and waits for them. Called with the lock. */
 static int issue(operation *first) {
   int status = SUCCESS;
   for (operation *o = first; o; o = o->grouped) {
@@ -394,7 +394,7 @@ static int call(operation o, const void *stream, comm **fresh) {
   o.stream = stream;
   o.is_captured = is_captured(stream);
   if (stream && !o.is_captured)
-    hipStreamSynchronize((void *)(uintptr_t)stream); /* its work is done at once, after what comes before */
+    hipStreamSynchronize((void *)(uintptr_t)stream); /* the call runs now, after earlier operations */
   pthread_mutex_lock(&lock);
   const int fails =
       note("%s rank=%d/%d count=%zu type=%d op=%d peer=%d send=%p recv=%p stream=%p depth=%d\n", names[o.kind],
@@ -504,7 +504,7 @@ PUBLIC int ncclCommInitRank(comm **fresh, int ranks, id known, int rank) {
 PUBLIC int ncclCommSplit(comm *c, int color, int key, comm **fresh, void *config) {
   return config ? INVALID_ARGUMENT : call((operation){SPLIT, .peer = color, .key = key, .comm = c}, NULL, fresh);
 }
-/* Its memory is not used again: other ranks may look at it. */
+/* Ends a communicator. Its memory is not used again, because other ranks may still read it. */
 static int end(comm *c, const char *name) {
   const int status = noted(name);
   pthread_mutex_lock(&lock);

@@ -4,9 +4,9 @@ Each function computes by the CBLAS function of the same name.
 
     python tests/doubles/cublas.py > cublas.c
 
-The prototypes are those of bindings/api/cublas.json, so that a call with another prototype goes wrong. The double
-checks its pointers: scalars have to be at the place of the pointer mode, and arrays on the device. Functions that CBLAS
-lacks compute by loops.
+The prototypes come from bindings/api/cublas.json, so a call with another prototype goes wrong. The double checks its
+pointers: scalars have to be at the place of the pointer mode, and arrays on the device. Functions that CBLAS lacks
+compute by loops.
 """
 
 from __future__ import annotations
@@ -651,7 +651,7 @@ TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf
 
 
 def own(name: str, function: dict) -> str | None:
-    """Return the C text of a function that CBLAS lacks; None if the double has no loops for it either."""
+    """Return the C text of a function that CBLAS lacks; None if the double lacks the function, too."""
     base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
     typed = mixed.body(name, function["parameters"])
     if typed:

@@ -1,9 +1,9 @@
-/* A double of libcuda.so.1 for machines with no GPU: two devices over host memory. Copies, fills and events are done
- * before a call returns, so it shows that calls are right, not that they are ordered.
+/* A double of libcuda.so.1 for machines with no GPU: two devices over host memory. Copies, fills and events are
+ * complete before a call returns. So tests with this double check that calls are right, but not that they are ordered.
  *
- * It is strict: memory, streams and events belong to the device that made them, every call that needs a context needs
- * the right one, and a copy outside the memory that was allocated is an error, as is freeing it twice. The prototypes
- * are those of csrc/backends/cuda.def, so that a wrong one does not compile. */
+ * The double is strict. Memory, streams and events belong to the device that made them. Every call that needs a context
+ * needs the right context. A copy outside of allocated memory is an error, and freeing memory twice is an error. The
+ * prototypes come from csrc/backends/cuda.def, so a wrong prototype does not compile. */
 #define _GNU_SOURCE
 #include "../../csrc/include/offload_args/kernel.h"
 
@@ -17,12 +17,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The double of HIP has these otherwise. */
+/* The double of HIP defines these names differently. */
 #ifndef GPU_NAME
 #define GPU_NAME "double of a GPU, number %d"
 #define UNKNOWN_HANDLE 400
-#define SPOILS_CAPTURES 1                 /* what is refused while a stream is captured makes that capture invalid */
-#define HERE(address) ((void *)(address)) /* where the double may use memory of a device */
+#define SPOILS_CAPTURES 1                 /* a call that a capture forbids makes the capture invalid */
+#define HERE(address) ((void *)(address)) /* the address at which the double may use device memory */
 #define THERE(address) (address)
 static void hip_double_begin(void) {} /* around kernels */
 static void hip_double_end(void) {}
@@ -129,7 +129,7 @@ struct node_parameters {
 #include "../../csrc/backends/cuda.def"
 #undef OPTIONAL
 #undef DRIVER
-/* Functions that tests call as a program of its own would. */
+/* Functions that tests call in place of another program. */
 int cuDevicePrimaryCtxRelease_v2(int device);
 int cuStreamDestroy_v2(gpu_stream stream);
 int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags);
@@ -154,9 +154,9 @@ struct object {
   char *memory;
   size_t nbytes;
   int device;     /* -1: pinned */
-  int registered; /* the program's own memory, pinned for a while */
+  int registered; /* memory of the program, pinned until it is unregistered */
   int is_memory;  /* of the device, from take_memory */
-  int is_freed;   /* in the order of a stream, which has not come that far */
+  int is_freed;   /* freed in the order of a stream, which has not freed it yet */
 };
 static struct object *objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,7 +164,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { DEPTH = 16 };
 static _Thread_local struct device *stack[DEPTH];
 static _Thread_local int depth;
-static _Thread_local int at_work; /* this thread does what is in a queue: double of HIP */
+static _Thread_local int at_work; /* this thread runs a queue's operations (double of HIP) */
 
 static struct device *current(void) { return depth && !stack[depth - 1]->is_reset ? stack[depth - 1] : NULL; }
 
@@ -185,7 +185,7 @@ static void *make_object(size_t nbytes, int device, int is_memory) {
 }
 static void *make(size_t nbytes, int device) { return make_object(nbytes, device, 0); }
 
-/* Frees an object. Returns its bytes, or -1 if there is none that begins there. */
+/* Frees an object. Returns its number of bytes, or -1 if no object begins at the address. */
 static int64_t drop(void *memory, int device) {
   int64_t nbytes = -1;
   pthread_mutex_lock(&lock);
@@ -206,7 +206,7 @@ static int64_t drop(void *memory, int device) {
   return nbytes;
 }
 
-/* Returns the device of the object that has all these bytes, -1 for pinned memory, -2 if there is none. */
+/* Returns the device of the object that has all these bytes; -1 for pinned memory, -2 if there is no such object. */
 static int owner_of(const void *memory, size_t nbytes) {
   int owner = -2;
   memory = THERE(memory);
@@ -219,7 +219,7 @@ static int owner_of(const void *memory, size_t nbytes) {
   return owner;
 }
 
-/* NULL is the default stream, which every context has. */
+/* Returns SUCCESS if an object belongs to the current device. NULL is the default stream, which every context has. */
 static int belongs(const void *object) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
@@ -227,7 +227,7 @@ static int belongs(const void *object) {
   return owner_of(object, 1) == device->number ? SUCCESS : UNKNOWN_HANDLE;
 }
 
-/* Ends the process, as NVIDIA's driver does, if the stream was destroyed; AMD's replies. */
+/* Ends the process if the stream was destroyed, as NVIDIA's driver does. AMD's driver returns an error instead. */
 static void need_stream(const void *stream) {
 #ifndef DEAD_STREAMS_REPLY
   if (stream && owner_of(stream, 1) == -2) abort();
@@ -240,7 +240,7 @@ static int on_device(gpu_address address, size_t nbytes) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
   const int owner = owner_of((void *)(uintptr_t)address, nbytes);
-  return owner == device->number || owner == -1 ? SUCCESS : INVALID_VALUE; /* pinned memory has an address there, too */
+  return owner == device->number || owner == -1 ? SUCCESS : INVALID_VALUE; /* every device may use pinned memory */
 }
 
 #include "captures.h"
@@ -295,13 +295,14 @@ int cuCtxPopCurrent_v2(gpu_context *context) {
   *context = stack[--depth];
   return SUCCESS;
 }
-int cuCtxSetCurrent(gpu_context context) { /* in place of the innermost one; NULL: none instead of it */
+int cuCtxSetCurrent(gpu_context context) { /* replaces the innermost context; NULL removes it */
   if (!depth && context) return cuCtxPushCurrent_v2(context);
   if (depth && context) stack[depth - 1] = context;
   if (depth && !context) depth--;
   return SUCCESS;
 }
-/* Refused in every mode, and of every thread, while any stream of the context is captured: it ends the capture. */
+/* While any stream of the context is captured, this call is refused on every thread and in every mode, and makes the
+ * capture invalid. */
 int cuCtxSynchronize(void) {
   if (!current()) return INVALID_CONTEXT;
   return SPOILS_CAPTURES && spoil(current()->number, NULL) ? UNSUPPORTED : SUCCESS;
@@ -325,7 +326,8 @@ int cuMemPoolGetAttribute(gpu_pool pool, int attribute, void *value) {
   return attribute == 5 || attribute == 7 ? SUCCESS : INVALID_VALUE;
 }
 int cuMemPoolTrimTo(gpu_pool pool, size_t keep) { return pool && !keep ? gpu_double_unsafe() : INVALID_VALUE; }
-/* A driver would make nodes of it, and the memory would be there only while the graph runs. */
+/* Refuses allocations during a capture. A driver would add nodes for them, and the memory would exist only while the
+ * graph runs. */
 static int allocates_in(gpu_stream stream) {
   const int code = takes_work(stream);
   return code || at_work || !capture_of(stream) ? code : gpu_double_waits(stream);
@@ -345,7 +347,7 @@ int cuMemAllocFromPoolAsync(gpu_address *address, size_t nbytes, gpu_pool pool, 
 static int free_later(const void *arguments, gpu_stream stream) {
   return cuMemFreeAsync(*(const gpu_address *)arguments, stream);
 }
-/* Returns whether memory begins there, which is freed from now on. */
+/* Marks memory as freed. Returns whether memory begins at the address. */
 static int mark_freed(gpu_address address) {
   int is_marked = 0;
   pthread_mutex_lock(&lock);
@@ -460,7 +462,7 @@ struct between {
   size_t nbytes;
 };
 static operation copy_between_later;
-/* The destination's context has to be current, as its stream has. */
+/* The context of the destination and of the stream has to be current. */
 static int copy_between(gpu_address to, const struct device *to_device, gpu_address from,
                         const struct device *from_device, size_t nbytes, gpu_stream stream) {
   const int code = takes_work(stream);
@@ -572,8 +574,8 @@ int cuStreamSynchronize(gpu_stream stream) {
   const int code = belongs(stream);
   return code ? code : gpu_double_waits(stream);
 }
-/* A stream that waits for an event of a capture takes part in it from then on. One that is captured waits for no other
- * events. */
+/* A stream that waits for an event of a capture joins this capture. A captured stream can't wait for an event outside
+ * of its capture. */
 int cuStreamWaitEvent(gpu_stream stream, gpu_event event, unsigned flags) {
   int code = takes_work(stream);
   if (code || flags || owner_of(event, 1) < 0) return code ? code : INVALID_VALUE;
@@ -615,7 +617,7 @@ int cuEventRecord(gpu_event event, gpu_stream stream) {
 int cuEventDestroy_v2(gpu_event event) {
   return current() && drop(event, current()->number) == sizeof(struct handle) ? SUCCESS : 400;
 }
-/* To ask for an event of a capture spoils that one. */
+/* Queries an event. Querying an event of a capture makes the capture invalid. */
 static int ask_event(gpu_event event) {
   const int code = belongs(event);
   if (code) return code;
@@ -667,7 +669,7 @@ static int run_loop(const void *arguments, gpu_stream stream) {
   return code;
 }
 
-/* Each node is after all that the graph has. */
+/* Adds a node. It has to come after all nodes of the graph. */
 int cuGraphAddNode_v2(void **added, struct graph *graph, void *const *after, const void *edges, size_t count,
                       struct node_parameters *p) {
   if (!graph || graph->is_destroyed || edges || p->reserved_last) return INVALID_VALUE;
@@ -680,7 +682,7 @@ int cuGraphAddNode_v2(void **added, struct graph *graph, void *const *after, con
       return INVALID_VALUE;
     if (!bodies || cuGraphCreate(bodies, 0)) return OUT_OF_MEMORY;
     condition->is_used = bodies[0]->is_body = 1;
-    p->conditional.graphs = (void *const *)bodies; /* the graph's, never freed */
+    p->conditional.graphs = (void *const *)bodies; /* they belong to the graph and are never freed */
     const struct loop loop = {condition, bodies[0]};
     add_node(graph, run_loop, &loop, sizeof loop);
   } else if (p->kind == CHILD_NODE) { /* copied: the child may change or end */

@@ -1,5 +1,5 @@
-/* A double of libcurand.so.10 for the double of a GPU: its generators are of one kind, a counter that is mixed. It is
- * strict about addresses, and about what the manual says of sizes and types. */
+/* A double of libcurand.so.10 for the double of a GPU: its generators are of one kind, a counter whose bits are mixed.
+ * It is strict about addresses, and about the manual's rules for sizes and types. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -92,7 +92,7 @@ int curandSetQuasiRandomGeneratorDimensions(generator *g, unsigned dimensions) {
 }
 int curandGenerateSeeds(generator *g) { return g ? SUCCESS : NOT_INITIALIZED; }
 
-/* Why a generator can't write n numbers; pairs: pseudorandom ones are made in pairs. */
+/* Returns the code for writing n numbers. pairs: pseudorandom numbers are made in pairs. */
 static int status_of(const generator *g, const void *out, size_t n, int pairs) {
   if (!g->stream || (n && !is_array(out))) return LAUNCH_FAILURE;
   const size_t multiple = is_quasi(g) ? g->dimensions : pairs ? 2 : 1;

@@ -18,7 +18,7 @@ enum {
   NOT_SUPPORTED = 10
 };
 enum format { CSR = 1, CSC, COO, BSR };
-enum { BUFFER = 1000 }; /* bytes that each function asks for, and writes */
+enum { BUFFER = 1000 }; /* the size of every workspace, whose bytes each function writes */
 
 typedef double complex number;
 typedef struct handle {
@@ -145,7 +145,7 @@ int cusparseDestroyDnMat(dense *d) {
   return SUCCESS;
 }
 
-/* Writes the matrix, or its triangle, as a dense one of m * n elements; NULL: an index is out of bounds. */
+/* Returns the matrix as a dense matrix of m * n elements, or NULL if an index is out of bounds. */
 static number *elements(const sparse *a) {
   number *full = calloc((size_t)(a->rows * a->columns + 1), sizeof *full);
   const int64_t lines = a->format == CSC ? a->columns : a->rows / a->r;
@@ -177,7 +177,7 @@ static number op_at(const sparse *a, const number *full, int op, int64_t i, int6
   return op == 2 ? conj(value) : value;
 }
 
-/* Why operands do not fit; asks: the answer is the size of the workspace. */
+/* Returns the code for operands that do not fit together, or SUCCESS. */
 static int status_of(const handle *h, int op, const sparse *a, const dense *x, const dense *y, int type) {
   const int64_t m = op ? a->columns : a->rows, n = op ? a->rows : a->columns;
   if (!h || !h->stream) return NOT_INITIALIZED;
@@ -190,7 +190,7 @@ static int use(void *buffer) {
   memset(buffer, 0xa5, BUFFER);
   return SUCCESS;
 }
-/* A product, which a graph may do later. */
+/* A product, which a graph may compute later. */
 typedef struct product {
   sparse a;
   dense x, y;

@@ -1,6 +1,7 @@
 /* A double of libcufft.so.12 for the double of CUDA; or, with -DHIPFFT, of libhipfft.so.0 for the double of HIP. It
- * computes by direct sums. It is strict about addresses, streams and work areas, and spoils what a transform may spoil:
- * its work area, and the input of a transform to real numbers. Work of hipFFT's is put into the stream of the plan. */
+ * computes by direct sums. It is strict about addresses, streams and work areas. It overwrites all memory that a
+ * transform may overwrite: its work area, and the input of a transform to real numbers. Transforms of hipFFT are put
+ * into the stream of the plan. */
 #include <complex.h>
 #include <math.h>
 #include <stddef.h>
@@ -29,13 +30,13 @@ enum { C2C = 0x29, R2C = 0x2a, C2R = 0x2c, IN_DOUBLE = 0x40, MOST_RANK = 3, AREA
 typedef long long wide;
 typedef double complex number;
 
-/* The dimensions of the array that an array is in, and its steps. */
+/* The dimensions of the array that contains an array, and the contained array's steps. */
 typedef struct layout {
   wide embed[MOST_RANK], stride, distance;
 } layout;
 
 typedef struct plan {
-  int type, rank, is_plain; /* type 0: it has no transform yet; is_plain: without strides */
+  int type, rank, is_plain; /* type 0: the plan has no transform yet; is_plain: without strides */
   wide n[MOST_RANK], batch;
   layout in, out;
   int has_own_area;
@@ -107,11 +108,11 @@ static void along(number *values, const wide *n, int rank, int axis, int sign) {
   free(line);
 }
 
-/* Replaces the first halves of lines by their real transforms, which are as long. half: their elements. */
+/* Transforms lines, of which only the first halves are stored, to real numbers. half: the elements of a stored half. */
 static void to_real(const number *halves, number *values, wide lines, wide n, wide half) {
   for (wide line = 0; line < lines; line++) {
     double added = 0;
-    if (IS_HIPFFT) { /* which is wrong where the ends are not real */
+    if (IS_HIPFFT) { /* hipFFT's result is wrong if the first or last element is not real */
       const number first = halves[line * half], last = n % 2 ? 0 : halves[line * half + half - 1];
       if (fabs(cimag(first)) + fabs(cimag(last)) > 1e-5 * (1 + cabs(first) + cabs(last))) added = NAN;
     }
@@ -201,7 +202,7 @@ static int execute_now(const execution *e) {
   return SUCCESS;
 }
 
-/* Runs work that was put into a stream, or into a graph. */
+/* Runs a transform that was put into a stream, or into a graph. */
 static int execute_later(const void *arguments, void *stream) {
   execution e = *(const execution *)arguments;
   (void)stream;
@@ -229,7 +230,7 @@ static int execute(handle h, int type, void *in, void *out, int direction) {
   if (!p->has_own_area && !gpu_double_uses(p->stream, p->area, AREA)) return EXEC_FAILED;
   execution e = {.plan = *p, .origin = p, .in = in, .out = out, .direction = direction};
   if (p->has_own_area) e.plan.area = NULL;
-  p->area = NULL; /* it has to be set for each execution here */
+  p->area = NULL; /* this double needs a new area for each execution */
   return gpu_double_captures(p->stream, execute_later, &e, sizeof e) ? SUCCESS : execute_later(&e, p->stream);
 }
 
@@ -255,7 +256,7 @@ int NAME(SetStream)(handle h, void *stream) {
 int NAME(SetWorkArea)(handle h, void *area) {
   plan *p = plan_of(h);
   if (!p) return INVALID_PLAN;
-  if (p->has_own_area && gpu_double_unsafe()) return EXEC_FAILED; /* it frees its own */
+  if (p->has_own_area && gpu_double_unsafe()) return EXEC_FAILED; /* this call frees the plan's own area */
   p->has_own_area = 0;
   p->area = area;
   return SUCCESS;
@@ -316,7 +317,7 @@ int NAME(MakePlan3d)(handle h, int nx, int ny, int nz, int type, size_t *nbytes)
   return NAME(MakePlanMany)(h, 3, n, NULL, 1, 1, NULL, 1, 1, type, 1, nbytes);
 }
 
-/* Makes a plan, or none. */
+/* Makes a plan. Destroys it after a failure. */
 #define PLAN(making)               \
   do {                             \
     size_t nbytes;                 \

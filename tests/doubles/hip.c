@@ -1,12 +1,13 @@
-/* A double of libamdhip64 for machines with no AMD GPU: the devices of the double of CUDA, by HIP's names and with its
- * codes, over memory that traps on the host. Where releases differ it does as AMD's sources do. The environment says:
+/* A double of libamdhip64 for machines with no AMD GPU: the devices of the double of CUDA with HIP's names and codes,
+ * over memory that traps on the host. If releases differ, the double follows AMD's sources of the release. Variables of
+ * the environment:
  *   HIP_DOUBLE_VERSION=5      the release: 5 (5.7), 6 (6.4, the default) or 7
- *   HIP_MEM_POOL_SUPPORT=1    pools in release 5, where they are off; =0: none in later ones, where they are on
- *   HIP_DOUBLE_MEMORY=0       nothing is said of the device's memory, as where the kernel does not tell it
+ *   HIP_MEM_POOL_SUPPORT=1    release 5 has pools, too; =0: later releases have no pools
+ *   HIP_DOUBLE_MEMORY=0       the device's memory is not reported, as with some Linux kernels
  *   HIP_DOUBLE_FAIL=9         the 9th call fails with hipErrorUnknown; hipDoubleFail does so at run time
- *   HIP_DOUBLE_ORDER=mixed    every second stream works at once; else all are late (queues.h)
+ *   HIP_DOUBLE_ORDER=mixed    every second stream runs operations immediately; else all run them late (queues.h)
  *
- * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
+ * With -DREAL_HEADERS the double is compiled against AMD's headers, so a wrong prototype does not compile. */
 #define _GNU_SOURCE
 #ifdef REAL_HEADERS
 #define __HIP_PLATFORM_AMD__ 1
@@ -35,7 +36,7 @@ typedef void *hipGraph_t, *hipGraphExec_t, *hipGraphNode_t;
 #define DEAD_STREAMS_REPLY
 #define SPOILS_CAPTURES 0
 #define HAS_QUEUES
-#define UNKNOWN_HANDLE 709 /* what HIP says of streams that it does not know */
+#define UNKNOWN_HANDLE 709 /* HIP's code for unknown streams */
 #include "cuda.c"
 
 enum { INVALID_HANDLE = 400, NOT_READY = 600, NOT_SUPPORTED = 801 };
@@ -51,15 +52,15 @@ static int has_pools(void) {
   return text ? atoi(text) : version() != 5;
 }
 
-/* HIP has a current device in every thread, the first one at the start, and remembers the last failure; release 5 what
- * the last call returned, release 7 no "not ready". */
+/* HIP has a current device in every thread, at first the first device. HIP stores the code of the last failure. Release
+ * 5 stores the code of every call, and release 7 does not store "not ready". */
 static _Thread_local int last_error;
 static hipError_t remember(int code) {
   if ((code && (code != NOT_READY || version() < 7)) || version() == 5) last_error = code;
   return (hipError_t)code;
 }
 
-/* Counts the calls, and says whether this one has to fail. */
+/* Counts the calls, and returns whether this call has to fail. */
 static long long calls_made, failing_call;
 static pthread_once_t failing_is_read = PTHREAD_ONCE_INIT;
 static void read_failing(void) {
@@ -73,7 +74,7 @@ static int has_to_fail(void) {
 }
 long long hipDoubleCalls(void);
 long long hipDoubleCalls(void) { return __atomic_load_n(&calls_made, __ATOMIC_SEQ_CST); }
-/* Makes the k-th call from now fail, none if k is 0; returns how many were made so far. */
+/* Makes the k-th call from now fail, or no call if k is 0. Returns the number of calls until now. */
 long long hipDoubleFail(long long k);
 long long hipDoubleFail(long long k) {
   pthread_once(&failing_is_read, read_failing);
@@ -85,7 +86,7 @@ long long hipDoubleFail(long long k) {
 static void be_ready(void) {
   if (!depth) stack[depth++] = &devices[0];
 }
-/* Returns the code of an expression. A call that has to fail does nothing; what frees is done nevertheless. */
+/* Returns the code of an expression. A call that has to fail does nothing, unless it frees something. */
 #define ANSWER_OF(is_done, expression)             \
   do {                                             \
     int code_ = has_to_fail() ? UNKNOWN : SUCCESS; \
@@ -179,14 +180,15 @@ hipError_t hipSetDevice(int device) {
 
 /* -- captures ------------------------------------------------------------------------------------------------------ */
 
-/* Those under way. Release 7 ends captures where it refuses a call; earlier ones only refuse it. */
+/* Captures under way. If release 7 refuses a call because of a capture, the capture becomes invalid. Earlier releases
+ * only refuse the call. */
 enum { MOST_CAPTURES = 64 };
 static struct {
   struct graph *graph;
   pthread_t thread;
   int mode;
 } captures[MOST_CAPTURES];
-static _Thread_local int capture_mode; /* what this thread may do while others capture */
+static _Thread_local int capture_mode; /* the calls that this thread may make during captures of other threads */
 
 static void note_capture(struct graph *graph, int mode) {
   pthread_mutex_lock(&lock);
@@ -205,7 +207,8 @@ static void forget_capture(const struct graph *graph) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Returns the code for a call that a capture forbids this thread; forbids_all: whatever its mode is. */
+/* Returns the code for a call that captures forbid this thread. forbids_all: captures forbid the call in every mode of
+ * the thread. */
 static int unsafe(int forbids_all) {
   int code = SUCCESS;
   if (capture_mode == RELAXED && !forbids_all) return SUCCESS;
@@ -221,12 +224,12 @@ static int unsafe(int forbids_all) {
   pthread_mutex_unlock(&lock);
   return code;
 }
-/* The same for doubles of libraries, which allocate. */
+/* The same for doubles of libraries, whose calls allocate. */
 int hip_double_unsafe(void);
 int hip_double_unsafe(void) { return unsafe(0); }
 
-/* Returns the code for a wait for a stream, or for an event that was recorded in it. Before release 7 no stream but the
- * null one, and no event, is waited for while any stream is captured for all threads, whatever the thread's mode is. */
+/* Returns the code for a wait for a stream, or for an event of this stream. Before release 7, while any stream is
+ * captured for all threads, a thread of any mode can wait only for the null stream. */
 static int waits(const void *stream) {
   if (!stream) return SUCCESS;
   struct graph *graph = capture_of(stream);
@@ -236,7 +239,7 @@ static int waits(const void *stream) {
   return captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST) ? UNSUPPORTED : SUCCESS;
 }
 
-/* Release 7 refuses it while anything is captured, and ends that. */
+/* Release 7 refuses this call while any stream is captured, and makes the captures invalid. */
 hipError_t hipDeviceSynchronize(void) {
   const int code = version() >= 7 ? unsafe(1) : SUCCESS;
   ANSWER(code ? code : current() ? wait_device(current()->number) : INVALID_CONTEXT);
@@ -267,8 +270,8 @@ hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 /* -- what HIP does not look at, or looks at closely ---------------------------------------------------------------- */
 static int is_live(const void *stream) { return !stream || owner_of(stream, 1) >= 0; }
 
-/* HIP before 6 uses the stream of a copy or a fill without a look, release 7 that of every call: one that is gone is a
- * fault. */
+/* Before release 6, HIP does not check the stream of a copy or a fill; release 7 checks no stream of a call. Using a
+ * stream that was destroyed is then a fault. */
 static void use_freed_stream(void) {
   fprintf(stderr, "the double was given a stream that is gone: HIP %d would use its freed memory\n", version());
   abort();
@@ -280,8 +283,8 @@ static void check_stream(const void *stream) {
   if (!is_live(stream) && version() > 6) use_freed_stream();
 }
 
-/* HIP asks for the memory in which a copy begins, and that has to have all of its bytes: so a copy of the program's own
- * memory, of which the first bytes alone are registered, is refused. */
+/* HIP looks up the memory in which a copy begins, and this memory must contain all bytes of the copy. So a copy is
+ * refused if only the first bytes of the program's memory are registered. */
 static int check_whole(const void *memory, size_t nbytes) {
   return owner_of(memory, 1) != -2 && owner_of(memory, nbytes) == -2 ? INVALID_VALUE : SUCCESS;
 }
@@ -298,7 +301,7 @@ hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   const char *text = getenv("HIP_DOUBLE_MEMORY");
   ANSWER(text && !atoi(text) ? INVALID_VALUE : cuMemGetInfo_v2(free_bytes, total_bytes));
 }
-/* Ends the process as a pool of a device that was reset may do in HIP, which does not look. */
+/* Ends the process if a pool belongs to a device that was reset. HIP does not check this, and may end the process. */
 static void check_pool(const hipMemPool_t pool) {
   if (!pool || !pool_is_gone[((const struct device *)pool)->number]) return;
   fprintf(stderr, "the double was given a pool of memory that is gone: HIP would use freed memory\n");
@@ -320,14 +323,15 @@ hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) {
   check_pool(pool);
   ANSWER(cuMemPoolTrimTo(pool, keep));
 }
-/* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
+/* Allocates memory, for hipMalloc without a pool. With a pool, HIP 5.7 returns success and no address if memory is
+ * short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
   gpu_address allocated = 0;
   check_stream(stream);
   if (!is_live(stream)) return INVALID_VALUE;
   const gpu_pool from = pool ? (gpu_pool)pool : (gpu_pool)current();
   int code = cuMemAllocFromPoolAsync(&allocated, nbytes, from, stream);
-  if (code == OUT_OF_MEMORY && !wait_device(current()->number)) /* what is freed by then */
+  if (code == OUT_OF_MEMORY && !wait_device(current()->number)) /* some memory may be freed now */
     code = cuMemAllocFromPoolAsync(&allocated, nbytes, from, stream);
   *address = (void *)(uintptr_t)allocated;
   return code == OUT_OF_MEMORY && pool && version() == 5 ? SUCCESS : code;
@@ -339,8 +343,8 @@ hipError_t hipFreeAsync(void *address, hipStream_t stream) {
   check_stream(stream);
   ANSWER_AND_DO(is_live(stream) ? cuMemFreeAsync((uintptr_t)address, stream) : INVALID_VALUE);
 }
-/* While a stream is captured for all threads, these are refused on every thread, whatever they are for. Freeing waits
- * for all devices first. */
+/* While a stream is captured for all threads, the following calls are refused on every thread, for all devices. Freeing
+ * first waits for all devices. */
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   const int wanted = (int)*mode;
   if (wanted < OF_ALL_THREADS || wanted > RELAXED) return remember(INVALID_VALUE);
@@ -407,8 +411,8 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
 }
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
-/* Plain memory of the host is read, or written, before the call returns. Pinned memory has its bytes when the
- * stream was waited for, and poison until then. */
+/* Plain memory of the host is read, or written, before the call returns. Pinned memory has poison until the stream was
+ * waited for, and then has the copied bytes. */
 static int is_plain(const void *memory) { return owner_of(memory, 1) == -2; }
 static void poison(void *to, size_t nbytes, const void *stream) {
   if (owner_of(to, nbytes) == -1 && !capture_of(stream)) memset(to, POISON, nbytes);
@@ -450,7 +454,8 @@ hipError_t hipMemcpyDtoHAsync(void *to, hipDeviceptr_t from, size_t nbytes, hipS
   const int refused = check_copy(to, from, nbytes, stream);
   ANSWER(refused ? refused : copy_down(to, (uintptr_t)from, nbytes, stream));
 }
-/* In the null stream, and done when it returns; kind 4: HIP finds out. Release 7 ends captures, as it can't wait. */
+/* Copies in the null stream, and waits for the copy. With kind 4, HIP determines the kind. Release 7 makes captures
+ * invalid, because it can't wait during them. */
 static int copy_now(void *to, const void *from, size_t nbytes) {
   const int code = version() >= 7 ? unsafe(1) : wait_stream(NULL);
   if (!code) memmove(HERE(to), HERE((void *)(uintptr_t)from), nbytes);
@@ -477,15 +482,15 @@ hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDev
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
   ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
-/* Plain memory, too, is read or written later: HIP pins it. With the default kind, HIP 5.7 adds the offset of a pinned
- * address twice: the kind is refused here. */
+/* Plain memory is also read or written later, because HIP pins it. With the default kind, HIP 5.7 adds the offset of a
+ * pinned address twice, so this double refuses the kind. */
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
   const size_t behind = lines ? lines - 1 : 0;
   if (kind < 1 || kind > 3) return remember(INVALID_VALUE);
   if (check_whole(to, behind * to_pitch + width) || check_whole(from, behind * from_pitch + width))
     return remember(INVALID_VALUE);
-  const int other = kind == 3 ? UNIFIED : DEVICE; /* pinned memory will do */
+  const int other = kind == 3 ? UNIFIED : DEVICE; /* pinned memory is accepted */
   const struct copy_parameters copy = {.from_type = kind == 1 ? HOST : other,
                                        .from_host = from,
                                        .from_device = (uintptr_t)from,
@@ -546,8 +551,8 @@ static int record_event(void *event, void *stream) {
   if (!code && !capture_of(stream)) note_record(event, stream);
   return code;
 }
-/* Waits for an event or asks for it. Release 7 asks the stream in which it was recorded, even one that is gone; earlier
- * ones refuse to wait, not to answer. */
+/* Waits for an event or queries it. Release 7 checks the stream in which the event was recorded, even if the stream was
+ * destroyed. Earlier releases refuse only the wait, and not the query. */
 static int await_event(void *event, int only_asks) {
   int code = cuEventQuery(event);
   if (code) return code;
@@ -570,7 +575,7 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
   check_stream(stream);
   ANSWER(destroy_stream(stream));
 }
-/* Replies for a stream that is gone, too: since release 7. */
+/* Since release 7, HIP also returns a code for a stream that was destroyed. */
 hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *number);
 hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *number) {
   *number = (uintptr_t)stream;

@@ -1,5 +1,5 @@
-/* Compared with AMD's headers: the numbers and structures that csrc/backends/hip.c takes for HIP's. It compiles if they
- * agree; scripts/check_hip_headers.py does that. */
+/* Compares the numbers and structures of csrc/backends/hip.c with AMD's headers. scripts/check_hip_headers.py compiles
+ * this file, which succeeds only if they agree. */
 #define __HIP_PLATFORM_AMD__ 1
 #define __HIP_DISABLE_CPP_FUNCTIONS__
 #include <hip/hip_runtime_api.h>

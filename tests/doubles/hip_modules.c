@@ -1,9 +1,10 @@
-/* Modules and launches of the double of libamdhip64, which hip.c includes. They follow the sources of HIP 5.7: what is
- * refused, with which code, and what is not looked at. Modules are HSACOs and bundles of them. Their code is not run: a
- * section ".double" may have a shared object with the same kernels for the CPU; else kernels of tests/kernels are in
- * cuda.c by their names, and others do nothing.
+/* Modules and launches of the double of libamdhip64, which hip.c includes. They follow the sources of HIP 5.7: they
+ * refuse the same calls with the same codes, and omit the same checks. Modules are HSACOs and bundles of HSACOs. Their
+ * code is not run. A section ".double" may have a shared object with the same kernels for the CPU. Without this
+ * section, kernels.h runs kernels of tests/kernels by their names, and other kernels do nothing.
  *
- * The first device is a gfx90a, the second one a gfx1100; HIP_DOUBLE_PROCESSOR=gfx942 makes all of them that. */
+ * The first device is a gfx90a, and the second device is a gfx1100. HIP_DOUBLE_PROCESSOR=gfx942 makes every device a
+ * gfx942. */
 #include "../../csrc/kernel/hsaco.c"
 
 enum {
@@ -20,16 +21,16 @@ enum {
   BUFFER_END = 3
 };
 
-static const size_t unknown_size = PTRDIFF_MAX / 2; /* HIP is not told how long an image is */
+static const size_t unknown_size = PTRDIFF_MAX / 2; /* HIP does not get the length of an image */
 
-/* Returns the processor and the features that its code may be made for or against: gfx1100 has none. */
+/* Returns the processor, and its features that code may require on or off. gfx1100 has no such features. */
 static const char *target(int device) {
   const char *processor = getenv("HIP_DOUBLE_PROCESSOR");
   return processor ? processor : device ? "gfx1100" : "gfx90a:sramecc+:xnack-";
 }
 
 #ifndef REAL_HEADERS
-/* The properties, but for the processor and its features, are zeros. */
+/* Sets the processor and its features. The other properties are zeros. */
 hipError_t hipGetDeviceProperties(void *properties, int device) { /* of HIP 5 */
   enum { BYTES = 792, PLACE = 396 };
   memset(properties, 0, BYTES);
@@ -50,7 +51,7 @@ struct amd_module {
   oa_bytes object; /* the caller's own memory, which HIP reads as long as the module is loaded */
   oa_bytes metadata;
   uint64_t sum;
-  void *library; /* what runs in place of its code, never closed */
+  void *library; /* the shared object that runs in place of the module's code; never closed */
 };
 
 struct amd_function {
@@ -68,13 +69,14 @@ static uint64_t sum_of(oa_bytes bytes) {
   return sum;
 }
 
-/* Returns whether code with a feature on, off or for both (3, 2, else) is for a device with it ("+" or "-"). */
+/* Returns whether code fits a device. `code`: 3 needs the feature on, 2 needs it off, other code fits both. The device
+ * has the feature on ("+") or off ("-"). */
 static int feature_suits(unsigned code, const char *name, const char *feature) {
   const char *place = strstr(name, feature);
   return code < 2 || (place && place[strlen(feature)] == (code == 3 ? '+' : '-'));
 }
 
-/* Returns whether the code is for the device, by the numbers in the header's flags, of code objects 4 and later. */
+/* Returns whether the code is for the device, according to the flags of the header. For code objects 4 and later. */
 static int is_for(const Elf64_Ehdr *header, const char *name) {
   if (!feature_suits(header->e_flags >> 8 & 3, name, ":xnack")) return 0;
   if (!feature_suits(header->e_flags >> 10 & 3, name, ":sramecc")) return 0;
@@ -91,7 +93,7 @@ static int is_for(const Elf64_Ehdr *header, const char *name) {
 
 static void load_library(struct amd_module *module, const Elf64_Ehdr *header) {
   const Elf64_Shdr *sections = (const void *)(module->object.at + header->e_shoff);
-  if (header->e_shstrndx >= header->e_shnum) return; /* a damaged one */
+  if (header->e_shstrndx >= header->e_shnum) return; /* the file is damaged */
   const Elf64_Shdr *table = &sections[header->e_shstrndx];
   const char *names = (const char *)module->object.at + table->sh_offset;
   for (int i = 0; i < header->e_shnum; i++) {
@@ -132,7 +134,7 @@ static int load_module(void **result, const void *image) {
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image) { ANSWER(load_module((void **)module, image)); }
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned count, hipJitOption *options,
                                void **values) {
-  (void)count, (void)options, (void)values; /* nor does HIP look at them */
+  (void)count, (void)options, (void)values; /* HIP ignores them, too */
   ANSWER(load_module((void **)module, image));
 }
 hipError_t hipModuleUnload(hipModule_t module) {
@@ -193,7 +195,7 @@ hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipF
   ANSWER(attribute_of(value, (int)attribute, (const void *)function));
 }
 
-/* The block is a whole number of waves, so it may be larger than the limit and than what the kernel takes. */
+/* The block is a whole number of waves, so it may be larger than the limit `most` and the kernel's limit. */
 hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t function, size_t shared_bytes,
                                                    int most) {
   const struct amd_function *f = (const void *)function;
@@ -204,13 +206,13 @@ hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFun
   return remember(belongs(f->module));
 }
 
-/* The arguments of the last launch, as the kernel has them in its memory: for tests. */
+/* The arguments of the last launch, as they are in the kernel's memory. Tests read them. */
 static _Alignas(16) unsigned char last_arguments[MOST_ARGUMENT_BYTES];
 static size_t last_bytes;
 const void *double_arguments(size_t *nbytes);
 const void *double_arguments(size_t *nbytes) { return *nbytes = last_bytes, last_arguments; }
 
-/* Copies the arguments to where the metadata has them. */
+/* Copies the arguments to the offsets that the metadata state. */
 static int pack_arguments(const struct amd_function *f, void **arguments, void **extra, unsigned char *bytes) {
   oa_hsaco_parameter parameter;
   if (f->facts.argument_bytes > MOST_ARGUMENT_BYTES || (arguments && extra)) return INVALID_VALUE;

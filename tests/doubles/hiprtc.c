@@ -1,5 +1,5 @@
-/* A double of libhiprtc.so for machines with no AMD GPU: that of NVRTC by AMD's names. HIPRTC_DOUBLE_PACK names a
- * program that packs the shared object into an HSACO, which the double of libamdhip64 runs. */
+/* A double of libhiprtc.so for machines with no AMD GPU: the double of NVRTC with AMD's names. HIPRTC_DOUBLE_PACK names
+ * a program that packs the shared object into an HSACO, which the double of libamdhip64 runs. */
 #define nvrtcVersion hiprtcVersion
 #define nvrtcCreateProgram hiprtcCreateProgram
 #define nvrtcCompileProgram hiprtcCompileProgram

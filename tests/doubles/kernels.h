@@ -1,6 +1,6 @@
-/* Modules and kernels of the double of CUDA, which that of HIP has, too: cuda.c includes this, and has what it uses.
- * A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled: kernels of
- * tests/kernels are here in C, by their names. A kernel of another name does nothing. */
+/* Modules and kernels of the doubles of CUDA and HIP. cuda.c includes this file, and defines the functions that this
+ * file uses. A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled:
+ * this file has the kernels of tests/kernels in C, by their names. A kernel of another name does nothing. */
 enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
 enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90, NEWEST_VERSION = 9 };
 
@@ -15,7 +15,7 @@ struct function {
 static struct function *functions; /* never freed */
 
 struct object_module {
-  char magic[SELFMAG]; /* ELF's: text begins otherwise */
+  char magic[SELFMAG]; /* the magic bytes of ELF; PTX text begins with other bytes */
   void *library;       /* never closed */
 };
 
@@ -87,7 +87,8 @@ static void read_parameters(struct function *f, const char *text) {
   }
 }
 
-/* Reads those of a shared object, by the table beside the kernel. Returns 0 if it has no such kernel. */
+/* Reads the parameters of a shared object's kernel from the table beside the kernel. Returns 0 if the object has no
+ * such kernel. */
 static int read_object(struct function *f, const struct object_module *module) {
   char symbol[96];
   size_t at = 0;
@@ -98,7 +99,7 @@ static int read_object(struct function *f, const struct object_module *module) {
   if (!f->run || !table) return 0;
   f->count = (int)table[0];
   for (int i = 0; i < f->count; i++) {
-    const size_t size = table[i + 1] & ~OA_IS_POINTER, unit = size & -size; /* as far as a struct's size tells */
+    const size_t size = table[i + 1] & ~OA_IS_POINTER, unit = size & -size; /* an estimate for a struct */
     at = (at + unit - 1) / unit * unit;
     f->offsets[i] = at;
     f->sizes[i] = size;
@@ -137,7 +138,7 @@ int cuModuleGetFunction(gpu_function *function, gpu_module module, const char *n
   return SUCCESS;
 }
 
-/* Makes a variable of a shared object memory of the current device. */
+/* Finds a variable of a shared object, and registers it as memory of the current device. */
 static int find_variable(gpu_address *address, size_t *nbytes, void *library, const char *name) {
   void *variable = library ? dlsym(library, name) : NULL, *entry = NULL;
   Dl_info info;
@@ -160,7 +161,7 @@ int cuModuleGetGlobal_v2(gpu_address *address, size_t *nbytes, gpu_module module
   return find_variable(address, nbytes, memcmp(object->magic, ELFMAG, SELFMAG) == 0 ? object->library : NULL, name);
 }
 
-/* Returns the code for a function whose module is not loaded in the current context. */
+/* Returns SUCCESS if the function's module is loaded in the current context, otherwise an error code. */
 static int is_loaded(const struct function *f) { return f ? belongs(f->module) : INVALID_VALUE; }
 
 int cuFuncGetAttribute(int *value, int attribute, gpu_function function) {
@@ -252,7 +253,7 @@ static int run_known(const char *name, int64_t threads, void **p) {
   return SUCCESS;
 }
 
-/* Runs a kernel that was compiled for this machine, else the known one of that name. */
+/* Runs a kernel that was compiled for this machine, or the known kernel of this name if `run` is NULL. */
 static int run_kernel(oa_kernel_function *run, const char *name, const unsigned grid[3], const unsigned block[3],
                       unsigned shared_bytes, void **arguments) {
   int code = SUCCESS;

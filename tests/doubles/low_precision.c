@@ -8,7 +8,7 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, UPPER = 121 };
 typedef uint16_t bf16;
 typedef _Float16 f16;
 
-size_t cblas_isamax(int n, const float *x, int incx) { /* it tells how wide integers are */
+size_t cblas_isamax(int n, const float *x, int incx) { /* cblas calls it to find the width of integers */
   size_t greatest = 0;
   for (int i = 1; i < n; i++)
     if (x[(size_t)i * (size_t)incx] > x[greatest * (size_t)incx]) greatest = (size_t)i;
@@ -21,7 +21,7 @@ static double from_bf16(bf16 value) {
   memcpy(&number, &bits, sizeof number);
   return number;
 }
-static bf16 to_bf16(double value) { /* to nearest, ties to even; a float on the way changes no tie that tests make */
+static bf16 to_bf16(double value) { /* to nearest, ties to even; rounding to float first changes no tie in tests */
   const float number = (float)value;
   uint32_t bits;
   memcpy(&bits, &number, sizeof bits);

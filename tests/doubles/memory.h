@@ -1,4 +1,4 @@
-/* Memory behind a pointer: the question of libraries' doubles to the double of their driver. */
+/* The kind of memory at an address, for doubles of libraries. The double of the driver determines it. */
 #include <stdint.h>
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, unsigned long long address);

@@ -1,5 +1,6 @@
-/* A double of libnvrtc.so.13 for machines with no GPU: it has the host's C++ compiler make a shared object, which the
- * double of the driver runs. Sources that use the macros of offload_args/kernel.h alone compile with both. */
+/* A double of libnvrtc.so.13 for machines with no GPU. It compiles with the host's C++ compiler into a shared object,
+ * which the double of the driver runs. Sources that use only the macros of offload_args/kernel.h compile with NVRTC,
+ * too. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 
 #ifndef ARCHITECTURE
 #define ARCHITECTURE "--gpu-architecture=sm_"
-#define LIKE_CPU "--fmad=false" /* the option with which sums are those of the CPU */
-/* Returns the command that makes the result of what the compiler made; it may be none. */
+#define LIKE_CPU "--fmad=false" /* the option with which sums equal the CPU's sums */
+/* Writes the command that makes the result from the compiler's output; "" if the output is the result. */
 static int pack(char *command, size_t size, const char *folder, const char *architecture) {
   return snprintf(command, size, "%.0s%.0s", folder, architecture);
 }

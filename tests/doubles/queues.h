@@ -1,16 +1,17 @@
-/* Streams of the double of HIP: what is put into one is done later, in its order. Nothing runs by itself: work is done
- * when something waits for it (a stream, an event, the device), with all that it is ordered after and nothing else. So
- * the host sees no result that it did not wait for, and work of one stream is before that of another only where an
- * event says so. HIP_DOUBLE_ORDER=mixed does the work of every second stream at once, as late work alone would not show
- * a stream that should have waited.
+/* Streams of the double of HIP. A stream runs its operations later, in their order. No operation runs by itself: an
+ * operation runs when the program waits for it (for a stream, an event or the device). Then only this operation and the
+ * operations before it in the order run. So the host gets no result for which it did not wait, and only events order
+ * the operations of different streams. With HIP_DOUBLE_ORDER=mixed, every second stream runs its operations
+ * immediately: late operations alone would hide a stream that does not wait although it has to.
  *
- * The null stream waits for the blocking streams of its device, and they for it; non-blocking streams do neither.
+ * The null stream waits for the blocking streams of its device, and these streams wait for the null stream.
+ * Non-blocking streams and the null stream do not wait for each other.
  *
- * Queues are never freed: events keep theirs. One lock is held while work is put in or done. */
+ * Queues are never freed, because events refer to them. One lock is held while operations are added or run. */
 struct work {
   struct work *next;
-  operation *run;       /* NULL: it only waits */
-  struct queue *before; /* must have done so much first; or NULL */
+  operation *run;       /* NULL: this item only waits */
+  struct queue *before; /* the queue that must have run up to `ticket` before; or NULL */
   uint64_t ticket;
   _Alignas(16) char arguments[];
 };
@@ -21,12 +22,12 @@ struct queue {
   int device, is_gone, is_blocking, is_prompt;
   struct work *first, **last;
   uint64_t put, done;
-  int code; /* of the first work that failed, until a wait reports it */
+  int code; /* of the first failed operation, until a wait reports it */
 };
 static struct queue *queues;
 static pthread_mutex_t queue_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-/* The operations that an event was recorded after. */
+/* The operations after which an event was recorded. */
 struct record {
   struct record *next;
   const void *event;
@@ -36,7 +37,7 @@ struct record {
 };
 static struct record *records;
 
-/* Makes the queue of a stream. Under the lock. */
+/* Makes the queue of a stream. Called with the lock. */
 static struct queue *make_queue(const void *stream, int device, int is_blocking) {
   static int count;
   const char *order = getenv("HIP_DOUBLE_ORDER");
@@ -48,14 +49,14 @@ static struct queue *make_queue(const void *stream, int device, int is_blocking)
   return queues = queue;
 }
 
-/* Returns the queue of a live stream. Under the lock. */
+/* Returns the queue of a live stream. Called with the lock. */
 static struct queue *queue_of(const void *stream, int device) {
   for (struct queue *queue = queues; queue; queue = queue->next)
     if (queue->stream == stream && queue->device == device && !queue->is_gone) return queue;
   return make_queue(stream, device, stream == NULL);
 }
 
-/* Does the work of a queue up to a ticket. Under the lock. */
+/* Runs the operations of a queue up to a ticket. Called with the lock. */
 static void do_until(struct queue *queue, uint64_t ticket) {
   while (queue->done < ticket && queue->first) {
     struct work *work = queue->first;
@@ -78,7 +79,7 @@ static void do_until(struct queue *queue, uint64_t ticket) {
   }
 }
 
-/* Puts work in. Under the lock. */
+/* Adds an operation to a queue. Called with the lock. */
 static void put(struct queue *queue, operation *run, const void *arguments, size_t nbytes, struct queue *before,
                 uint64_t ticket) {
   enum { MOST = 512 };
@@ -97,14 +98,15 @@ static void put_wait(struct queue *queue, struct queue *before, uint64_t ticket)
   if (before != queue && before->done < ticket) put(queue, NULL, NULL, 0, before, ticket);
 }
 
-/* Orders the null stream after the blocking ones, and these after it. Under the lock. */
+/* Orders the null stream after the blocking streams, and blocking streams after the null stream. Called with the
+ * lock. */
 static void order_with_null(struct queue *queue) {
   for (struct queue *other = queues; other && queue->is_blocking; other = other->next)
     if (other != queue && other->device == queue->device && other->is_blocking && (!queue->stream || !other->stream))
       put_wait(queue, other, other->put);
 }
 
-/* Puts an operation into a stream, unless this thread is doing it. Returns whether it did. */
+/* Puts an operation into a stream, unless this thread is running a queue's operation. Returns whether it did. */
 static int later(const void *stream, operation *run, const void *arguments, size_t nbytes) {
   if (at_work || belongs(stream)) return 0;
   pthread_mutex_lock(&queue_lock);
@@ -115,7 +117,7 @@ static int later(const void *stream, operation *run, const void *arguments, size
   return 1;
 }
 
-/* Waits for a stream. Returns the code of work that failed. */
+/* Waits for a stream. Returns the code of the first operation that failed, or SUCCESS. */
 static int wait_stream(const void *stream) {
   pthread_mutex_lock(&queue_lock);
   struct queue *queue = queue_of(stream, current()->number);
@@ -127,7 +129,7 @@ static int wait_stream(const void *stream) {
   return code;
 }
 
-/* Waits for all streams of a device, of any if it is negative. */
+/* Waits for all streams of a device, or of all devices if `device` is negative. */
 static int wait_device(int device) {
   int code = SUCCESS;
   pthread_mutex_lock(&queue_lock);
@@ -141,7 +143,7 @@ static int wait_device(int device) {
   return code;
 }
 
-/* Ends a queue whose work is done: another stream may have its address. */
+/* Ends a queue whose operations have run. A later stream may have the same address. */
 static void end_queue(const void *stream, int device) {
   pthread_mutex_lock(&queue_lock);
   for (struct queue *queue = queues; queue; queue = queue->next)
@@ -149,7 +151,7 @@ static void end_queue(const void *stream, int device) {
   pthread_mutex_unlock(&queue_lock);
 }
 
-/* Returns the place of an event's record. Under the lock. */
+/* Returns the place of an event's record. Called with the lock. */
 static struct record **record_of(const void *event) {
   struct record **link = &records;
   while (*link && (*link)->event != event) link = &(*link)->next;
@@ -177,7 +179,7 @@ static void note_record(const void *event, const void *stream) {
   pthread_mutex_unlock(&queue_lock);
 }
 
-/* Lets a stream wait for what the event was recorded after. */
+/* Makes a stream wait for the operations after which the event was recorded. */
 static void wait_in_stream(const void *stream, const void *event) {
   pthread_mutex_lock(&queue_lock);
   const struct record *record = *record_of(event);
@@ -185,7 +187,7 @@ static void wait_in_stream(const void *stream, const void *event) {
   pthread_mutex_unlock(&queue_lock);
 }
 
-/* Waits for an event, or asks for it: at the first question it has not happened yet. Returns a code. */
+/* Waits for an event, or queries it. The first query of an event returns NOT_READY, unless its operations have run. */
 static int wait_event(const void *event, int only_asks) {
   int code = SUCCESS;
   pthread_mutex_lock(&queue_lock);

@@ -362,7 +362,7 @@ def text(library: roles.Library, wide: bool = False) -> str:
 def comparison(library: roles.Library, older: bool = False) -> str:
     """Return C or C++ that compiles if the vendor's header has every function with the prototype of the api file.
 
-    `older`: whether the header is that of the older version of the api file.
+    `older`: whether the header belongs to the older version of the api file.
     """
     api = library.api["older"] if older else library.api
     prefix = roles.read_roles(library.name)["header"].get("prefix", "")

@@ -1,11 +1,11 @@
-"""Writes a double of rocBLAS in C, for the double of HIP. Each function calls that of the double of cuBLAS.
+"""Writes a double of rocBLAS in C, for the double of HIP. Each function calls the double of cuBLAS.
 
     python tests/doubles/rocblas.py [--older | --newer] > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json. With --older, they are those of rocblas-2.json. With --newer,
-those of rocblas-5.json are added, and functions that version 5 lacks are left out. Enums are turned into cuBLAS's; all
-other arguments are the same. If cuBLAS lacks a function of several operands, it calls the function of one operand for
-each. Functions without a counterpart are left out.
+The prototypes come from bindings/api/rocblas.json. With --older, they come from rocblas-2.json. With --newer, the
+functions of rocblas-5.json are added, and functions that version 5 lacks are left out. Enums are turned into cuBLAS's;
+all other arguments are the same. If cuBLAS lacks a function of several operands, it calls the function of one operand
+for each. Functions without a counterpart are left out.
 
 A call checks its arguments, and puts its work into the handle's stream. A call with a result for the host waits. Before
 version 4.1, the results of nrm2, asum, iamax and iamin are fetched in the null stream, which does not wait for

@@ -4,9 +4,9 @@ Each function computes by LAPACKE's function of the same name.
 
     python tests/doubles/rocsolver.py > rocsolver.c
 
-The prototypes are those of bindings/api/rocsolver.json. A call checks its arguments, and puts its work into the stream
-of its handle, which is a handle of rocBLAS's double. The work is done when something waits for the stream. Arrays and
-info have to be on the device. A captured stream is refused.
+The prototypes come from bindings/api/rocsolver.json. A call checks its arguments, and puts its work into the stream of
+its handle, which is a handle of rocBLAS's double. The work is done when something waits for the stream. Arrays and info
+have to be on the device. A captured stream is refused.
 """
 
 from __future__ import annotations

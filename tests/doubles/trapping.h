@@ -1,7 +1,7 @@
 /* Memory of a double's device that traps on the host, so that a host dereference of a device address ends the process,
- * as it does on a GPU. The double itself uses the same memory at other addresses, those of HERE(address). Code
- * that finds addresses in memory (kernels, lists of pointers) runs between hip_double_begin and _end, where
- * nothing traps. Addresses are used again only when no memory of a device is left. */
+ * as it does on a GPU. The double itself uses the same memory at other addresses, which HERE(address) returns. Code
+ * that reads addresses from memory (kernels, lists of pointers) runs between hip_double_begin and hip_double_end, when
+ * no access traps. Addresses are used again only when no device memory is allocated any more. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -12,11 +12,11 @@
 
 enum { TRAPPING_PAGE = 4096 };
 static const size_t trapping_reserve = (size_t)1 << 40;
-static char *trapping, *trapping_here; /* the same memory, twice */
+static char *trapping, *trapping_here; /* the same memory at two addresses */
 static int trapping_file;
 static size_t trapping_used;
 static long trapping_live;
-static int trapping_open; /* calls in progress in which nothing traps */
+static int trapping_open; /* calls under way during which no access traps */
 static pthread_mutex_t trapping_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void protect(int rights) {
@@ -36,13 +36,13 @@ void hip_double_end(void) {
   pthread_mutex_unlock(&trapping_lock);
 }
 
-/* Where the double may use memory of a device; any other address is its own. */
+/* Returns the address at which the double may use an address of a device. Returns any other address unchanged. */
 void *hip_double_here(const void *address);
 void *hip_double_here(const void *address) {
   const size_t offset = (size_t)((uintptr_t)address - (uintptr_t)trapping);
   return trapping && offset < trapping_reserve ? trapping_here + offset : (void *)(uintptr_t)address;
 }
-/* The reverse. */
+/* Converts an address of hip_double_here back into the address of the device. */
 static const void *there(const void *address) {
   const size_t offset = (size_t)((uintptr_t)address - (uintptr_t)trapping_here);
   return trapping && offset < trapping_reserve ? trapping + offset : address;
@@ -59,12 +59,12 @@ static void reserve_trapping(void) {
   if (trapping_here == MAP_FAILED || trapping == MAP_FAILED) abort();
 }
 
-/* Returns NULL if there is no more. */
+/* Takes device memory. Returns NULL if no addresses are left. */
 static char *take_memory(size_t nbytes) {
   char *memory = NULL;
   pthread_mutex_lock(&trapping_lock);
   if (!trapping) reserve_trapping();
-  const size_t pages = (nbytes + 2 * TRAPPING_PAGE - 1) / TRAPPING_PAGE * TRAPPING_PAGE; /* and one that stays empty */
+  const size_t pages = (nbytes + 2 * TRAPPING_PAGE - 1) / TRAPPING_PAGE * TRAPPING_PAGE; /* the last page is unused */
   if (trapping_live == 0) trapping_used = 0;
   if (pages <= trapping_reserve - trapping_used) {
     memory = trapping + trapping_used;

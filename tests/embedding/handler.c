@@ -1,6 +1,6 @@
-/* A program whose handler of exit, registered before the library was loaded, leaves a region: handler LIBRARY. The sim
- * device has not begun its call by then, and does not run it: leaving fails, and the array stays as it was. Prints
- * "right". */
+/* handler LIBRARY: a program whose exit handler, registered before the library was loaded, leaves a region. The sim
+ * device has not begun its call by then, and does not run the call. So leaving fails, and the array stays unchanged.
+ * Prints "right". */
 #include <offload_args.h>
 #include <offload_args/testing.h>
 #include <offload_args_blas.h>

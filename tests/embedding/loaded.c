@@ -1,5 +1,5 @@
-/* A program that loads the library as a plugin does: loaded LIBRARY DEVICE open|left. Each round loads it, uses it and
- * unloads it, with the last region open or left. Prints "right" if the results are. */
+/* loaded LIBRARY DEVICE open|left: a program that loads the library as a plugin does. Each round loads, uses and
+ * unloads the library, with the last region open or left. Prints "right" if the results are right. */
 #include <offload_args.h>
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* Programs without Python, one a case: programs DEVICE CASE. Each prints "right" if its results are. */
+/* programs DEVICE CASE: programs without Python, one for each case. Each program prints "right" if its results are
+ * right. */
 #include <offload_args.h>
 #include <offload_args/launch.h>
 #include <offload_args/testing.h>
@@ -130,7 +131,7 @@ static void leave_at_exit(void) {
   if (leave(left_at_exit, OA_COMMIT) || !is(x, 1, 2)) _exit(8);
 }
 
-/* The program's own handler leaves the region. */
+/* The program's exit handler leaves the region. */
 static int ends_with_handler(void) {
   oa_array array;
   fill(x, 1);
@@ -149,7 +150,7 @@ static int ends_late(void) {
   must(scale(&array, 2)); /* loads the library */
   must(oa_sim_configure(device, 0, 0, 50000));
   must(scale(&array, 2));
-  puts(dlopen(getenv("SLOW_END"), RTLD_NOW) ? "right" : "wrong"); /* ends after what was loaded before */
+  puts(dlopen(getenv("SLOW_END"), RTLD_NOW) ? "right" : "wrong"); /* ends after earlier libraries */
   return 7;
 }
 
@@ -196,7 +197,7 @@ static int is_hip(void) { return strncmp(device_name, "hip", 3) == 0; }
 static int is_gpu(void) { return is_hip() || strncmp(device_name, "cuda", 4) == 0; }
 static int own_index(void) { return device_name[strlen(device_name) - 1] - '0'; }
 
-/* Returns a function of the device's driver, by the name that its vendor gave it. */
+/* Returns a function of the device's driver. cuda and hip: the function's name in each driver. */
 static void *driver_function(const char *cuda, const char *hip) {
   static const char *const files[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
   void *driver = is_hip() ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
@@ -206,7 +207,7 @@ static void *driver_function(const char *cuda, const char *hip) {
   return symbol;
 }
 
-/* Makes a GPU current for the program's own calls; -1: none, or HIP's first one. */
+/* Makes a GPU current for the program's calls. With -1, no GPU is current, or HIP's first GPU. */
 static void make_current(int index) {
   void *context = NULL;
   if (!is_gpu()) return;
@@ -220,7 +221,7 @@ static void make_current(int index) {
   if ((index >= 0 && retain(&context, index)) || set_current(context)) exit(1);
 }
 
-/* Returns a value that differs between what may be current. */
+/* Returns a value that identifies the current device or context. */
 static uintptr_t current(void) {
   void *context = NULL;
   int index = 0;
@@ -265,7 +266,7 @@ static int reset_device(int inside) {
     must(scale(&array, 2));
   }
   make_current(own_index());
-  if (reset(own_index())) return 1; /* HIP's takes nothing */
+  if (reset(own_index())) return 1; /* HIP's function takes no argument */
   if (!inside) {
     array = lent(x, &whole);
     oa_region_enter(device, NULL, &array, 1, &region);
@@ -281,7 +282,8 @@ static int reset_device(int inside) {
 static int reset_between(void) { return reset_device(0); }
 static int reset_inside(void) { return reset_device(1); }
 
-/* Two devices at once, whichever is current: each array is on the right one, and current stays what is. */
+/* Two devices work at the same time, whichever device is current. Each array is on the right device, and the current
+ * device does not change. */
 static int two_devices(void) {
   const int first = device;
   int second;
@@ -309,7 +311,7 @@ static int two_devices(void) {
     must(leave(region_a, OA_COMMIT));
     must(leave(region_b, OA_COMMIT));
     wrong += current() != before || !is(x, index, 2) || !is(y, index, 3);
-    for (int i = 0; i < 2; i++) { /* the second device may take the bytes from the first one */
+    for (int i = 0; i < 2; i++) { /* the second device may take the bytes from the first device */
       shared[i].direction = OA_IN;
       must(oa_region_enter(i ? second : first, NULL, &shared[i], 1, &readers[i]));
       must(oa_blas_dasum(N, (oa_f64 *)shared[i].handle, 1, &sums[i]));
@@ -322,7 +324,7 @@ static int two_devices(void) {
 
 /* -- a fault on the device -- */
 
-/* A kernel writes where it may not. */
+/* A kernel writes to an address outside of its arrays. */
 static int stray(void) {
   static const char ptx[] =
       ".version 6.4\n.target sm_50\n.address_size 64\n.visible .entry stray(.param .u64 x)\n{\n  .reg .b32 %r<2>;\n"

@@ -1,4 +1,4 @@
-// What C++ programs do with oa::Region and oa::Pointer: regions DEVICE prints "right" if all of it is.
+// Uses oa::Region and oa::Pointer as C++ programs do. `regions DEVICE` prints "right" if all results are right.
 #include <offload_args/shim.h>
 #include <offload_args_blas.h>
 #include <offload_args.hpp>
@@ -41,7 +41,7 @@ void an_exception_in_a_region_discards_it(const std::string &device) {
 
 auto lent(const std::string &device, Vector &x) {
   oa::Region region(device, oa::inout(x.data(), {x.size()}));
-  return region;  // by a move, where the compiler makes no use of its right to none
+  return region;  // by a move, unless the compiler omits the move
 }
 
 void a_region_is_moved_and_lives_once(const std::string &device) {
@@ -54,13 +54,13 @@ void a_region_is_moved_and_lives_once(const std::string &device) {
   second = std::move(same);
   oa::check(oa_blas_dscal(8, 2.0, dx, 1));
   EXPECT(status_of([&] { first.synchronize(); }) == OA_ERROR_NOT_HANDLE);
-  first.close();  // it has no region: nothing to do
+  first.close();  // has no region any more, so this does nothing
   second.close();
   EXPECT(x == Vector(8, 2.0));
   auto third = lent(device, y);
   auto [dy] = third.pointers();
   oa::check(oa_blas_dscal(8, 2.0, dy, 1));
-  third = lent(device, x);  // what it was before is discarded
+  third = lent(device, x);  // the former region of `third` is discarded
   EXPECT(status_of([&, old = dy] { old.info(); }) == OA_ERROR_STALE && y == Vector(8, 1.0));
   third.close();
   third.close();

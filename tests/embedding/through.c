@@ -1,11 +1,11 @@
-/* An extension for tests of the capsule: it hands on what offload_args/python.h gives. */
+/* An extension for tests of the capsule. Its functions call the functions of offload_args/python.h. */
 #define PY_SSIZE_T_CLEAN
 #include <offload_args/python.h>
 
 #include <offload_args_blas.h>
 #include <pthread.h>
 
-/* (pointer, dtype, device) -> whether a live handle came */
+/* (pointer, dtype, device) -> whether the handle is live */
 static PyObject *get(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *pointer;
@@ -82,7 +82,7 @@ typedef struct {
   char text[512];
 } Work;
 
-/* Doubles the elements, nested in whatever lends them; Python knows nothing of this thread. */
+/* Doubles the elements, nested in the region that lends them. This thread has no Python state. */
 static void *double_them(void *argument) {
   Work *work = argument;
   const int64_t stride = 8;
@@ -112,7 +112,7 @@ static PyObject *double_on_a_thread(PyObject *module, PyObject *object) {
   return work.status ? PyErr_Format(PyExc_RuntimeError, "%s", work.text) : Py_NewRef(Py_None);
 }
 
-/* (array, direction, factor): enters a region of its own, and multiplies the array there */
+/* (array, direction, factor): enters a new region, and multiplies the array in it */
 static PyObject *scale_array(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *object;

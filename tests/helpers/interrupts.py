@@ -30,10 +30,10 @@ class Sent:
 def ctrl_c(
     at: int = 0, function: str | None = None, handler: Callable[..., Any] = signal.default_int_handler
 ) -> Iterator[Sent]:
-    """Send Ctrl-C once in the block, when the package's code is called, comes to a line or returns.
+    """Send Ctrl-C once in the block, when code of the package is called, reaches a line or returns.
 
-    at: the number of such events before. function: only events in functions of this name count. handler: the handler of
-    the signal.
+    at: the number of such events before Ctrl-C. function: only events in functions of this name count. handler: the
+    handler of the signal.
     """
     sent, left = Sent(), at
 

@@ -429,7 +429,7 @@ class Program:
         )
 
     def reenter(self, old: int) -> Step | None:
-        """Enter a region object again, with the same arrays, if these are whole and still belong to the program."""
+        """Enter a region object again with its arrays, if these are whole arrays that still belong to the program."""
         entered = self.entered[old]
         versions = tuple(self.versions.get(base, 0) for _, base, _ in entered.arguments)
         if any(self.entered[number].first == entered.first for number in self.world.regions):

@@ -16,7 +16,7 @@ DONE = "; all other elements are as they were"
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nine tiles of small matrices."""
+    """Divide small matrices into nine tiles."""
     monkeypatch.setattr(tiles, "_LEAST", 8)
     monkeypatch.setattr(tiles, "_UNIT", 1)
     monkeypatch.setattr(tiles, "_ALONG", 3)

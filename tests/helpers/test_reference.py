@@ -1,4 +1,4 @@
-"""The references of the tests of BLAS are compared with another BLAS, that of SciPy."""
+"""The references of the tests of BLAS are compared with SciPy's BLAS."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ is:
     A.check("sgemv")  # no byte of A or of its canaries has changed
 
 A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and zgemv. It tries combinations: `each` and
-`some` return those of the options, and `turns` those of scalars (on the host, on the device), increments and layouts.
+`some` return combinations of the options, and `turns` returns combinations of scalars (on the host, on the device),
+increments and layouts.
 """
 
 from __future__ import annotations

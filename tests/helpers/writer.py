@@ -238,7 +238,7 @@ class Writer:
         pointers = self.program.world.regions[number].pointers
         i = self.pick(range(len(pointers)))
         part = pointers[i].part
-        # A list for matrices that contains vectors is used only for vectors.
+        # Random slices keep a matrix two-dimensional, so they are not used if the keys select vectors of a matrix.
         anything = part.index.ndim == 1 or keys(2) is OF_MATRICES
         key = self.slices(part.index.shape) if anything and self.chance(12) else self.pick(keys(part.index.ndim))
         return self.program.operand(number, i, key)

@@ -115,7 +115,7 @@ def made_hsaco(
     """Return an HSACO with no code of its own.
 
     code: a shared object, which the double of HIP runs. variables: symbols and their bytes. version: the version of the
-    code object. fields: values that replace those of the metadata, such as vgpr_count=9.
+    code object. fields: values that replace values of the metadata, such as vgpr_count=9.
     """
     kernels = []
     for name, parameters in described.items():

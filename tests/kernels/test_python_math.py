@@ -1,6 +1,6 @@
 """Elementary functions in kernels in Python: their errors, their special values, and the same bits on each device.
 
-The references are those of NumPy's longdouble, which has 11 bits more than float64, and series for erf and erfc.
+The references are computed in NumPy's longdouble, which has 11 bits more than float64, and by series for erf and erfc.
 """
 
 # mypy: ignore-errors

@@ -22,7 +22,7 @@ static int sample_memory(oa_device *device, int64_t *free_bytes, int64_t *total_
   return OA_OK;
 }
 
-/* Copies lines between any two places: all memory of this device is memory of the process. */
+/* Copies lines between any two addresses: all memory of this device is memory of the process. */
 static void copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines) {
   for (size_t i = 0; i < lines; i++) memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
 }

@@ -28,7 +28,7 @@ int main(int count, char **arguments) {
   EXPECT(!oa_region_enter(device, NULL, &array, 1, &region));
   oa_f32 *dA = (oa_f32 *)array.handle;
   uint64_t address;
-  EXPECT(!oa_address((oa_any *)dA, &address)); /* A is up, for a library that works at once and not on the stream */
+  EXPECT(!oa_address((oa_any *)dA, &address)); /* A is up: the library uses no stream */
   EXPECT(!oa_desk_mark_matrix(shape, 1, 2, 0.5, 2, dA, 6));
   EXPECT(oa_desk_mark_matrix(shape, 1, 2, 0.5, 2, dA, 7) == OA_ERROR_EXTENT);
   EXPECT(!oa_desk_destroy_shape(shape));

@@ -83,7 +83,7 @@ def integers_of(bench: DoubleBench, call: Call) -> Any:
 
 
 def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish], bytes]:
-    """Return the bytes that the double notes and writes, for numbers on the host only, and those that it returns."""
+    """Return the bytes that the double notes and writes, for numbers on the host only, and the bytes it returns."""
     function = call.function
     wishes: dict[int, Wish] = {}
     wide = is_wide(call) and function.wide_symbol is not None

@@ -150,7 +150,7 @@ def refused(bench: DoubleBench, function: roles.Function, changed: str, array: A
 
 
 def check_answers(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless the library is asked for a workspace only once until a descriptor is set or its address is used."""
+    """Fail unless a workspace is queried only once until a descriptor is set or the descriptor's address is used."""
     room = next(
         (array for array in function.arrays if isinstance(array, Room) and array.query and array.is_workspace), None
     )

@@ -24,7 +24,7 @@ QUICK = ("cblas", "nccl")
 
 
 class Turns(NamedTuple):
-    """How often a function is tried, and whether all functions are tried or one of those that differ only in types."""
+    """The tries of a function, and whether every function is tried, or one of each group that differs in types."""
 
     count: int
     every: bool

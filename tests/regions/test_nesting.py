@@ -106,7 +106,7 @@ def test_nested_regions_may_be_left_in_the_wrong_order(device: str) -> None:
     assert x.flags.writeable
 
 
-# How the inner region lends an array that the outer region lends as Out.
+# The ways in which the inner region lends an array that the outer region lends as Out.
 INNER: dict[str, Callable[[Array], Any]] = {
     "by use": lambda x: x,
     "In": In,

@@ -34,8 +34,8 @@ enum oa_accelerate_planning {
   OA_PLAN_ALONE    /* only the plan decides, independently of times: the CPU makes calls that are not in the plan */
 };
 
-/* The rates of a device and of this machine, for the model. Rates are in bytes or operations per second, times in
- * seconds. The elements of an array of four are for float32, float64, complex64 and complex128. */
+/* The rates of a device and of this machine, for the model. Rates are in bytes or operations per second, and times are
+ * in seconds. The elements of an array of four are for float32, float64, complex64 and complex128. */
 typedef struct oa_accelerate_rates {
   size_t size;
   double up, down, call;
@@ -91,17 +91,18 @@ typedef struct oa_accelerate_asked {
   uint64_t thread, serial;
 } oa_accelerate_asked;
 
-/* Starts, or changes the options if it has started. Returns OA_ERROR_LIBRARY if tables can't be written. */
+/* Writes the hooks with these options. If the hooks are written already, only changes the options. Returns
+ * OA_ERROR_LIBRARY if tables can't be written. */
 int oa_accelerate_start(const oa_accelerate_options *options);
 /* Takes all hooks out. A call under way goes on where it began, on the device or on the CPU. Returns OA_OK if there are
  * no hooks. */
 int oa_accelerate_stop(void);
-/* Hooks modules that were loaded since the last scan. Not necessary for modules that Python imports. */
+/* Hooks modules that were loaded since the last scan. Modules that Python imports are hooked without this call. */
 int oa_accelerate_rescan(void);
-/* Counts the slots that hold a hook now, and the modules that have them. */
+/* Counts the slots that hold a hook now, and the modules that have these slots. */
 int oa_accelerate_query(int *slots, int *modules);
-/* Sends calls to that device from now on; -1: to none. The device's libraries should be loaded. If rates is NULL,
- * nominal rates are used. */
+/* Sends calls to that device from now on; -1: to no device. The caller should have loaded the device's libraries. If
+ * rates is NULL, nominal rates are used. */
 int oa_accelerate_use(int device, const oa_accelerate_rates *rates);
 /* Opens the device's LAPACK by a small call. If that works, LAPACK calls go there from then on. */
 int oa_accelerate_use_lapack(int device);
@@ -115,11 +116,11 @@ int oa_accelerate_nominal(oa_accelerate_rates *rates);
 int oa_accelerate_wait(oa_accelerate_asked *asked, int *event);
 /* Sets the place of a call under way. Does nothing if the call has ended. */
 int oa_accelerate_set_site(uint64_t serial, int site);
-/* Sets the function that returns the place of the calling thread's own call, or an oa_accelerate_no_site. The function
- * must not wait for another thread: the program may hold a lock around the call, and the other thread may wait for that
+/* Sets the function that returns the place of the calling thread's call, or an oa_accelerate_no_site. The function must
+ * not wait for another thread: the program may hold a lock around the call, and the other thread may wait for that
  * lock. */
 int oa_accelerate_set_finder(int (*finder)(void));
-/* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
+/* Fills up to capacity rows, and counts all rows. *small is the number of calls with fewer than `least`
  * multiplications; concurrent calls of several threads may be missing from this number. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
 /* Sets the plan, which replaces the former plan. The plan has the routine, m, n, k, site and decision of each row.
@@ -128,7 +129,7 @@ int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_
 int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
 /* Empties the rows. */
 int oa_accelerate_clear(void);
-/* Returns the name of family `number`, such as "gemm"; NULL beyond the last. */
+/* Returns the name of family `number`, such as "gemm"; NULL beyond the last number. */
 const char *oa_accelerate_family(int number);
 
 #pragma GCC visibility pop

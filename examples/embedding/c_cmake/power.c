@@ -18,7 +18,7 @@ static oa_array matrix(const char *name, double *data, const int64_t *shape, con
                     .direction = direction};
 }
 
-/* x = A x / |A x|, and so on; y is scratch. Nothing but the norms leaves the device meanwhile. */
+/* Iterates x = A x / |A x|; y is scratch. Only the norms leave the device meanwhile. */
 static int iterate(int64_t n, const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eigenvalue) {
   for (int i = 0; i < steps; i++) {
     OA_TRY(oa_blas_dsymv(OA_BLAS_LOWER, n, 1.0, A, n, x, 1, 0.0, y, 1));

@@ -10,7 +10,7 @@ static int iterate(const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eig
   OA_TRY(oa_pointer_get_layout((const oa_any *)A, &a));
   OA_TRY(oa_pointer_get_layout((const oa_any *)x, &in));
   OA_TRY(oa_pointer_get_layout((const oa_any *)y, &out));
-  /* BLAS reads matrices by columns: one that is stored by rows is the transpose of such a matrix. */
+  /* BLAS reads matrices by columns. A matrix that is stored by rows is the transpose of a matrix by columns. */
   const int trans = a.ld ? OA_BLAS_NO_TRANS : OA_BLAS_TRANS;
   const int64_t m = a.ld ? a.rows : a.columns, n = a.ld ? a.columns : a.rows, ld = a.ld ? a.ld : a.ld_by_rows;
   for (int i = 0; i < steps; i++) {

@@ -22,7 +22,7 @@ static oa_array matrix(const char *name, double *data, const int64_t *shape, con
                     .direction = direction};
 }
 
-/* Loads the file's bytes as a module of the device. The library knows by them which kind it is. */
+/* Loads the file's bytes as a module of the device. The library determines the module's kind from these bytes. */
 static int load(int device, const char *path, oa_module **module) {
   enum { MOST = 1 << 24 };
   char *image = malloc(MOST);
@@ -49,7 +49,8 @@ static int find_kernel(const char *device_name, int device, oa_module **module, 
   return oa_kernel_get(*module, "multiply", parameters, 4, kernel);
 }
 
-/* x = A x / |A x|, and so on; y is scratch. A launch is a call like any other, in one order with those of BLAS. */
+/* Iterates x = A x / |A x|; y is scratch. A launch is a call like any other: launches and calls of BLAS run in their
+ * order. */
 static int iterate(oa_kernel *kernel, int n, const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eigenvalue) {
   const oa_launch launch = OA_SIZED(oa_launch, .grid = {(unsigned)(n + 127) / 128, 1, 1}, .block = {128, 1, 1});
   const void *arguments[] = {A, x, y, &n};

@@ -15,7 +15,7 @@ cdef int step(
     const oa_f64 *A, const oa_pointer_layout *a, oa_f64 *x, const oa_pointer_layout *into, oa_f64 *y,
     const oa_pointer_layout *out, double *eigenvalue
 ) noexcept nogil:
-    # BLAS reads matrices by columns: one that is stored by rows is the transpose of such a matrix.
+    # BLAS reads matrices by columns. A matrix that is stored by rows is the transpose of a matrix by columns.
     cdef int status
     if a.ld:
         status = oa_blas_dgemv(OA_BLAS_NO_TRANS, a.rows, a.columns, 1.0, A, a.ld, x, into.inc, 0.0, y, out.inc)

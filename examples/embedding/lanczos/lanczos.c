@@ -2,11 +2,11 @@
  *
  *   lanczos [N [STEPS [COUNT]]]
  *
- * The matrix is the covariance of N points on a line under the kernel exp(-|s - t| / length), with some noise.
- * After G. H. Golub and C. F. Van Loan, Matrix Computations, chapter 10: the recurrence makes a tridiagonal matrix T
- * of STEPS rows, whose extreme eigenvalues are close to those of the matrix. Eigenvalues of T are found by bisection
- * with Sturm sequences, its eigenvectors by inverse iteration. The basis is not stored: a second pass makes it again
- * for the eigenvector. */
+ * The matrix is the covariance of N points on a line under the kernel exp(-|s - t| / length), with some noise. After G.
+ * H. Golub and C. F. Van Loan, Matrix Computations, chapter 10: the recurrence makes a tridiagonal matrix T of STEPS
+ * rows, whose extreme eigenvalues are close to the matrix's extreme eigenvalues. Eigenvalues of T are found by
+ * bisection with Sturm sequences, and its eigenvectors by inverse iteration. The basis is not stored: a second pass
+ * computes it again for the eigenvector. */
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ typedef struct {
   double *start, *v, *previous, *w, *y;
 } Problem;
 
-/* A symmetric tridiagonal matrix: its diagonal, and the elements beside it. */
+/* A symmetric tridiagonal matrix: its diagonal, and the elements beside the diagonal. */
 typedef struct {
   int n;
   double *diagonal, *beside;
@@ -51,7 +51,7 @@ static void fill_matrix(int n, double *A) {
   }
 }
 
-/* Fills the vector that the recurrence starts with: of length 1, and the same in each run. */
+/* Fills the start vector of the recurrence. It has length 1, and is the same in each run. */
 static void fill_start(int n, double *v) {
   unsigned state = 12345;
   double sum = 0;
@@ -136,7 +136,8 @@ static double eigenvalue_of(const Tridiagonal *T, int k) {
   return low + (high - low) / 2;
 }
 
-/* Finds the largest eigenvalues that differ: rounding makes copies of one that has converged. Returns how many. */
+/* Finds the largest distinct eigenvalues, because rounding makes copies of a converged eigenvalue. Returns their
+ * number. */
 static int find_eigenvalues(const Tridiagonal *T, int count, double *eigenvalues) {
   int known = 0;
   for (int k = 0; k < T->n && known < count; k++) {
@@ -197,7 +198,7 @@ static void eigenvector_of(const Tridiagonal *T, double eigenvalue, double *z) {
 
 /* -- the recurrence ---------------------------------------------------------------------------------------------- */
 
-/* One step: w = A v - beta previous - alpha v, and its length. Then w, divided by that, becomes v. */
+/* One step: computes w = A v - beta previous - alpha v, and its length. Then w, divided by this length, becomes v. */
 static int step(int n, double *A, double **v, double **previous, double **w, double before, double *alpha,
                 double *beta) {
   double *next;
@@ -238,7 +239,7 @@ static int make_y(int n, double *A, double *start, double *v, double *previous, 
   return 0;
 }
 
-/* Computes T, its largest eigenvalues, and the eigenvector of the first of them. */
+/* Computes T, its largest eigenvalues, and the eigenvector of the first eigenvalue. */
 static int lanczos(Problem *problem, Tridiagonal *T, int count, double *eigenvalues) {
   const int n = problem->n;
   double *A = problem->A, *start = problem->start, *y = problem->y;

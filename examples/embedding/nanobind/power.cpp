@@ -6,7 +6,7 @@
 static double iterate(oa::Pointer<const double> A, oa::Pointer<double> x, oa::Pointer<double> y, int steps) {
   nanobind::gil_scoped_release release;
   const oa_pointer_layout a = A.layout(), in = x.layout(), out = y.layout();
-  // BLAS reads matrices by columns: one that is stored by rows is the transpose of such a matrix.
+  // BLAS reads matrices by columns. A matrix that is stored by rows is the transpose of a matrix by columns.
   const int trans = a.ld ? OA_BLAS_NO_TRANS : OA_BLAS_TRANS;
   const std::int64_t m = a.ld ? a.rows : a.columns, n = a.ld ? a.columns : a.rows, ld = a.ld ? a.ld : a.ld_by_rows;
   double eigenvalue = 0;

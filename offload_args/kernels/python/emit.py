@@ -227,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The cases of a matrix's steps: the elements of rows are side by side, those of columns are, or any steps."""
+        """The cases of a matrix's steps: a row's elements are adjacent, a column's are, or any steps."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]

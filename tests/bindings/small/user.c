@@ -1,4 +1,4 @@
-/* Calls the three libraries of vendor.c through what the generator wrote for them: `user path-of-the-library`. */
+/* Calls the three libraries of vendor.c through the generated functions: `user path-of-the-library`. */
 #include "../../../csrc/tests/check.h"
 #include "offload_args_held.h"
 #include "offload_args_lanes.h"
@@ -14,7 +14,7 @@ static oa_array lent(void *data, int dtype) {
   return (oa_array){.data = data, .shape = &shape, .strides = stride, .ndim = 1, .dtype = dtype};
 }
 
-/* The library of the CPU, on any device that runs there. */
+/* The library of the CPU, on any device whose calls run on the CPU. */
 static void tiny(int device) {
   float f[N] = {1, 2, 3, 4};
   double x[N] = {2, 4, 6, 8}, y[N] = {1, 2, 3, 4}, quotient[N] = {0}, sum = 0, place[N] = {0};
@@ -46,7 +46,7 @@ static void tiny(int device) {
   CHECK_OK(oa_region_wait(region));
 }
 
-/* Batches are checked to their last element, and no further. */
+/* Batches are checked up to their last element. */
 static void batches(int device) {
   enum { MOST = 22 };
   static const int64_t length = MOST;
@@ -69,7 +69,7 @@ static void batches(int device) {
   CHECK_FAILS(oa_tiny_scale_batch(2, 2, 3, A, 2, 4, C, 4, -1), OA_ERROR_ARGUMENT, "count needs to be at least 0");
   CHECK_OK(oa_tiny_scale_batch(2, 2, 3, A, 2, 9, C, 9, 3)); /* to the last element */
   CHECK_OK(oa_tiny_scale_batch(1, 2, 5, A, 2, 0, C, 9, 3)); /* all with the same, and gaps between columns */
-  CHECK_OK(oa_tiny_scale_batch(1, 1, 7, A, 1, 1, C, INT64_MAX / 8, 1)); /* of one, the stride says nothing */
+  CHECK_OK(oa_tiny_scale_batch(1, 1, 7, A, 1, 1, C, INT64_MAX / 8, 1)); /* the stride of one matrix has no meaning */
   CHECK_OK(oa_tiny_scale_batch(2, 2, 7, A, 2, 9, C, 9, 0));
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_OK(oa_region_wait(region));
@@ -77,7 +77,7 @@ static void batches(int device) {
     const int at = i % 9;
     CHECK(c[i] == (i == 0 ? 7 : at == 0 || at == 2 ? 5 : at < 4 ? 3 : -1));
   }
-  /* An array that a batch fills, or lines of it, needs not go up; a batch with other gaps is refused for an Out. */
+  /* If a batch fills an array, or its lines, the array does not go up. An Out of a batch with other gaps is refused. */
   arrays[1].direction = OA_OUT;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
   CHECK_FAILS(oa_tiny_scale_batch(1, 2, 2, (oa_f64 *)arrays[0].handle, 2, 3, (oa_f64 *)arrays[1].handle, 3, 7),
@@ -90,7 +90,7 @@ static void batches(int device) {
   for (int i = 0; i < MOST; i++) CHECK(c[i] == 2);
 }
 
-/* Those of a GPU, for which sim stands. */
+/* The libraries of a GPU. The device sim takes the place of a GPU. */
 static void lanes_and_held(int device) {
   float f[N] = {1, 2, 3, 4};
   oa_array array = lent(f, OA_F32);

@@ -1,4 +1,4 @@
-/* Three small vendor libraries in one file: what a library may lack. */
+/* Three small vendor libraries in one file, each without some features of a library. */
 #include <stdint.h>
 
 /* tiny runs on the CPU. It has no handle and no stream, takes numbers by value, and succeeds with 5. */
@@ -31,14 +31,14 @@ void tiny_scale_batch(int m, int n, double a, const double *A, int ld, int64_t s
       for (int i = 0; i < m; i++) C[b * stride_c + j * ld + i] = a * A[b * stride_a + j * ld + i];
 }
 
-/* lanes has no handle either: its functions take the stream. */
+/* lanes has no handle. Its functions take the stream. */
 int lanes_negate(int64_t n, float *x, void *stream) {
   if (!stream) return 3;
   for (int64_t i = 0; i < n; i++) x[i] = -x[i];
   return 0;
 }
 
-/* held has a handle, which can't be told of a stream and has no pointer mode. */
+/* held has a handle, for which no stream can be set and which has no pointer mode. */
 static int handles;
 int held_create(void **handle) {
   *handle = &handles;

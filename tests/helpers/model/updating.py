@@ -20,7 +20,7 @@ class Updating(Contents):
     def update(self, part: Part, device: str | None = None) -> list[tuple[Self, Outcome]]:
         """Bring exactly the bytes of an array that devices wrote to the host; regions do not undo this later.
 
-        Return the possible outcomes: bytes that no lent array can express are brought, too, or the update is refused.
+        Return the possible outcomes. If the lent arrays can't express exactly these bytes, the update may be refused.
         """
         news = self._news(part, device)
         if any(g.parts and not g.goes_up and g.elements & part.elements & ~g.parts for _, g, _ in news):

@@ -36,7 +36,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def cell(kind: str, x: Any, h: Any, c: Any, w: list[Any], b: list[Any]) -> tuple[Any, Any]:
-    """Return the next state and memory; w and b: matrices and biases of the input, followed by those of the state."""
+    """Return the next state and memory. w and b: the matrices and biases of the input, and then of the state."""
     gates = len(w) // 2
     of_x = [x @ w[gate].T + b[gate] for gate in range(gates)]
     of_h = [h @ w[gates + gate].T + b[gates + gate] for gate in range(gates)]
