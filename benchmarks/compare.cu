@@ -1,6 +1,6 @@
-// The plain C side of compare.py: what one writes by hand, with stream-ordered allocations, cudaMemcpyAsync from and to
-// the memory as it is, and cuBLAS. Each function does its work `count` times and returns the seconds that took, all of
-// it done; a negative number is a failure, that of plain_error().
+// The plain C side of compare.py, without this package: stream-ordered allocations, cudaMemcpyAsync from and to the
+// memory as it is, and cuBLAS. Each function does its work `count` times and returns the seconds until all work is
+// complete; a negative number is a failure, which plain_error() describes.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cusolverDn.h>

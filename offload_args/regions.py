@@ -145,7 +145,7 @@ class Update:
 
 
 def open_regions() -> list[offload_args]:
-    """Return the open regions of all threads, for example those that a notebook's cells left open. The oldest is first.
+    """Return the open regions of all threads, such as regions that a notebook's cells left open. The oldest is first.
 
     The repr of a region shows its device, and the line or cell that entered it. `open_regions()[0].close()` leaves the
     oldest region, and `open_regions()[0].discard()` leaves it and discards its results.

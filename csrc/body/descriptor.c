@@ -200,7 +200,7 @@ void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answ
   if (place < 0 || size > OA_MOST_ANSWER) return;
   oa_lock();
   int at = find_answer(place, key, count, size);
-  /* Of the two entries, the entry that was unused longer. */
+  /* The new answer replaces the entry that was unused longer. */
   if (at < 0) at = answers[place].used <= answers[place ^ 1].used ? place : place ^ 1;
   memcpy(answers[at].key, key, (size_t)count * sizeof *key);
   memcpy(answers[at].answer, answer, size);

@@ -108,8 +108,8 @@ int oa_capture_share(oa_capture *capture, const oa_region_state *region, size_t 
  * and the device has room. If not, the calls use the library's own memory. Called without the lock, with the device
  * current. */
 int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
-/* Notes an object that a captured call uses, unless it is noted already. *is_new: it was not; the caller then has to
- * hold it, and the end of the graph calls let_go. Without the lock. */
+/* Notes an object that a captured call uses, unless the object is noted already. *is_new becomes true if the object was
+ * not noted: the caller then has to hold it, and the end of the graph calls let_go. Called without the lock. */
 int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *object), bool *is_new);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */
 void oa_capture_free(oa_capture *capture);

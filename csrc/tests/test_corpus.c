@@ -34,7 +34,7 @@ static kept changed(const kept *input, const kept *other) {
 }
 
 static void run(const kept *input) {
-  /* Of the input's size, so that a sanitizer finds a read after the end. */
+  /* This memory has exactly the input's size, so that a sanitizer finds a read after the end. */
   uint8_t *bytes_of = malloc(input->size ? input->size : 1);
   if (input->size) memcpy(bytes_of, input->bytes, input->size);
   LLVMFuzzerTestOneInput(bytes_of, input->size);

@@ -422,7 +422,8 @@ static inline void put_operand(const Plan *plan, const Call *call, Arranged *to,
   }
 }
 
-/* Returns whether a call of transposes has its operands at other indices: not if the library has the order by rows. */
+/* Returns whether a call of transposes has its operands at other indices. It does not if the library has the order by
+ * rows. */
 static inline int is_turned(const Plan *plan, const Choice *choice, int transposed) {
   return transposed && !(plan->orders && choice->order[0] >= 0);
 }

@@ -253,8 +253,8 @@ static void *take_room(Room *room, const Parameter *parameter) {
 
 enum read { WRONG = -1, ON_HOST, ON_DEVICE };
 
-/* After a wrong argument: returns ON_DEVICE, without an exception, if a later scalar or the result is on the device,
- * for then the other form was meant. */
+/* Is called after a wrong argument. Returns ON_DEVICE, without an exception, if a later scalar or the result is on the
+ * device, because the caller then meant the other form. */
 static __attribute__((cold, noinline)) enum read asks_for_device(const Function *function, const Arguments *arguments,
                                                                  int from) {
   int on_device = arguments->result != NULL;
@@ -297,8 +297,8 @@ static inline __attribute__((always_inline)) enum read read_on_host(const Functi
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Runs the routine. The caller's own handle is set only meanwhile, never while Python code runs. Returns a status.
- * Without the GIL. */
+/* Runs the routine. The caller's own handle is set only during this run, and never while Python code runs. Returns a
+ * status. Without the GIL. */
 static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
   const oa_routine *routine = function->routine;
   if (OA_UNLIKELY(arguments->strides != NULL)) {
@@ -510,7 +510,7 @@ int function_find_handle(const Function *function, Arguments *arguments) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Calls with the caller's own handle, on whose stream the call goes. */
+/* Makes the call with the caller's own handle, on the stream of this handle. */
 static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
   return function_find_handle(function, arguments) < 0 ? NULL : call_with(function, arguments);
 }

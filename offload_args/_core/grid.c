@@ -12,10 +12,10 @@ static long long size_of(const Pointer *pointer, Py_ssize_t count) {
   return size;
 }
 
-/* Reads the extent that a partition divides: the pointer's elements, rows or columns. A matrix's rows follow each other
- * in memory, so the rows of a Fortran-order matrix are its columns. One row or column has both orders, with any
- * strides: all its elements are rows if only rows are divided. Returns -1, perhaps with an exception, if the array is
- * not a matrix, or if its strides fit both orders. */
+/* Reads the extent that a partition divides: the pointer's elements, rows or columns. Here, a row of a matrix is a line
+ * in memory: in Fortran order, that is a column of the matrix. One row or column has both orders, with any strides: all
+ * its elements are rows if only rows are divided. Returns -1, perhaps with an exception, if the array is not a matrix,
+ * or if its strides fit both orders. */
 static long long extent_of(const Pointer *pointer, Py_ssize_t count, int kind, int both) {
   if (kind == BY_SIZE) return size_of(pointer, count);
   if (count != 2) return -1;
@@ -36,7 +36,8 @@ static long long parts_of(long long count, long long each) { return count / each
 
 static long long product(long long a, long long b) { return __builtin_mul_overflow(a, b, &a) ? LLONG_MAX : a; }
 
-/* Raises the number of blocks along an axis to at least that many. Devices refuse more than they can have. */
+/* Raises the number of blocks along an axis to at least that number. Devices refuse a larger number than
+ * they support. */
 static void at_least(oa_launch *launch, int axis, long long blocks) {
   if (blocks > UINT32_MAX) blocks = UINT32_MAX;
   if (launch->grid[axis] < blocks) launch->grid[axis] = (uint32_t)blocks;

@@ -1,4 +1,4 @@
-"""The functions of cuBLAS's double whose dtypes are arguments, or for whose dtypes C has no types.
+"""The functions of cuBLAS's double that take dtypes as arguments, or whose dtypes C lacks.
 
 Each body computes by loops over values of the widest type, and refuses the same combinations of dtypes as cuBLAS.
 """

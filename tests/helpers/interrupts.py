@@ -61,9 +61,9 @@ def ctrl_c(
 
 
 def at_every_place(block: Callable[[], object]) -> Iterator[int]:
-    """Call `block` with Ctrl-C at each place in turn, and at last without; each Ctrl-C must be raised.
+    """Call `block` with Ctrl-C at each place in turn, and then without Ctrl-C; each Ctrl-C must be raised.
 
-    Yield the number of places before, after each call.
+    After each call, yield the number of places before this place.
     """
     for at in itertools.count():
         arrived = False

@@ -75,9 +75,9 @@ def packed(A: Array, uplo: str, order: str = "F") -> Array:
 
 
 def banded(A: Array, kl: int, ku: int, order: str, gap: complex) -> Array:
-    """Return the band of A, of kl diagonals below and ku above: one a row ("F") or one a column ("C", as in CBLAS).
+    """Return the band of A, with kl diagonals below and ku above: each is a row ("F") or a column ("C", as in CBLAS).
 
-    Every byte outside of A is `gap`. Both arrays have memory, in their order, that BLAS can read.
+    Every byte outside of A is `gap`. BLAS can read the memory of both arrays, in their order.
     """
     m, n = A.shape
     if order == "C":

@@ -15,7 +15,7 @@ N = 1 << 18  # float32: 256 pages
 
 
 def ramp(n: int = N) -> Array:
-    """Return 1, 2, 3, ... on separate pages, because writes of neighbours on shared pages would count, too."""
+    """Return 1, 2, 3, ... on separate pages, because writes to other data on a shared page would count, too."""
     nbytes = (4 * n + PAGE - 1) // PAGE * PAGE
     owner = np.empty(nbytes + PAGE, np.uint8)
     x = owner[-owner.ctypes.data % PAGE :][: 4 * n].view(np.float32)

@@ -49,7 +49,7 @@ from bindings.parameters import (  # noqa: E402
 
 KEPT = emit.Kept(ROOT / "build" / "editable" / "generated")
 MOST_ELEMENTS = 4096
-TOLD = {"ranks": 3, "rank": 1}  # the values that every object tells, as in doubles/recording.py
+TOLD = {"ranks": 3, "rank": 1}  # the values that every object reports, as in doubles/recording.py
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes without numbers on the host
 Offsets = NDArray[np.int64]
 
@@ -91,7 +91,7 @@ def functions(name: str) -> dict[str, roles.Function]:
 
 @cache
 def with_descriptors(name: str) -> dict[str, roles.Function]:
-    """Return, by name, the functions of a library whose extents are told by descriptors or the library."""
+    """Return, by name, the functions of a library whose extents depend on descriptors or on queries of the library."""
     known = library(name)
     return {function.name: function for function in known.functions if has_descriptors(known, function)}
 
@@ -261,7 +261,7 @@ class Call:
     def reaches_the_vendor(self) -> bool:
         """Return whether the vendor's function is called.
 
-        It is not if there is no array, or if it would write nothing.
+        It is not called without an array, or if it would write nothing.
         """
         there = not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
         return not self.writes_nothing and there
@@ -357,7 +357,7 @@ def clamped(library: roles.Library, function: roles.Function, integers: Mapping[
 
 
 def told(function: roles.Function) -> dict[str, int]:
-    """Return {attribute of an object, such as object.rank: the value that the object tells}."""
+    """Return {attribute of an object, such as object.rank: the value that the object reports}."""
     return {
         f"{parameter.name}.{name}": TOLD[name]
         for parameter in function.parameters

@@ -69,7 +69,7 @@ def wrong_integers(parameter: Parameter, pointer: Any) -> Iterator[Wrong]:
 
 
 def wrong_enums(enum_value: EnumValue) -> Iterator[Wrong]:
-    """Yield integers that are no constant of the parameter."""
+    """Yield integers that are not constants of the parameter."""
     known = [number for _, number in enum_value.enum.values]
     for value in (min(known) - 1, max(known) + 1, -(2**31), 2**31 - 1):
         if value not in known:

@@ -59,7 +59,7 @@ class Group:
         return np.unpackbits(data, bitorder="little")[part.index] == 1
 
     def takes_parts(self) -> bool:
-        """Return whether calls may write it by parts: its other elements may be missing, and one array has it all."""
+        """Return whether calls may write the group by parts: elements may be missing, and one array has them all."""
         if self.valid or self.invalid or self.escaped or (self.written and not self.parts):
             return False
         return any(lent.writes for lent in self.lent if lent.part.elements == self.elements)
