@@ -94,8 +94,6 @@ class OnGPU(Transforms):
     ) -> None:
         if y.size == 0:
             return
-        if x.ndim > y.ndim:
-            y = y.reshape(x._shape)  # a 0-D array was lent with one dimension
         inverse = name.startswith("i")
         # A transform along an axis of length 1 changes nothing, and a vendor's library may refuse it.
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
