@@ -10,7 +10,15 @@ from .._operands import need_option, need_pointer
 from ..devices import by_number
 from ..display import shown
 from ..dtypes import DTYPE_NAMES, c_strides
-from ..errors import AliasError, ArgumentError, ArgumentTypeError, DirectionError, DTypeError, WrongDeviceError
+from ..errors import (
+    AliasError,
+    ArgumentError,
+    ArgumentTypeError,
+    CaptureError,
+    DirectionError,
+    DTypeError,
+    WrongDeviceError,
+)
 
 if TYPE_CHECKING:
     from ..pointers import DevicePtr
@@ -43,6 +51,11 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
             f'lend it there: with offload_args(x, device="{by_number(device)}") as (dx,)'
         )
     info = _core.query(pointer)  # raises StalePointerError
+    if info.captured:
+        raise CaptureError(
+            f"{function}: the region of {name} is being captured, and the method waits for the other ranks; call it "
+            f"outside of the capture, or capture calls of nccl or rccl"
+        )
     if writes and not info.writable:
         raise DirectionError(f"{function}: {name} is written, and was lent as In or is read-only; lend it as Out")
     shape, strides = pointer._shape, pointer._strides

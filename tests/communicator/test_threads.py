@@ -20,6 +20,7 @@ from offload_args.errors import (
     AliasError,
     ArgumentError,
     ArgumentTypeError,
+    CaptureError,
     CommunicatorError,
     DirectionError,
     DTypeError,
@@ -382,6 +383,20 @@ def test_making_them() -> None:
             Communicator.all(devices)
     with pytest.raises(ArgumentError, match="timeout needs seconds"):
         Communicator.all(["host"], timeout=0)
+
+
+def test_a_method_in_a_capture_is_refused_and_the_communicator_goes_on(on: str) -> None:
+    (communicator,) = Communicator.all([on])
+    region = offload_args(x := np.ones(3), device=on)
+    with region as (dx,):
+        with region.capture() as g:
+            for call in (communicator.all_reduce, communicator.broadcast):
+                with pytest.raises(CaptureError, match=r"^Communicator\.\w+: the region of \w+ is being captured"):
+                    call(dx)
+            blas.scal(2.0, dx)
+        communicator.all_reduce(dx)
+        g.replay()
+    assert (x == 2).all()
 
 
 def test_reading_an_out_before_it_was_written(on: str) -> None:
