@@ -136,6 +136,10 @@ class Source(Loaded):
     def name(self) -> str:
         return self._program.name
 
+    @property
+    def text(self) -> str:
+        return self._program.source
+
     def suits(self, device: Device) -> bool:
         return device._info.backend in VENDORS or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
 

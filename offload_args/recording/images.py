@@ -16,12 +16,12 @@ from ..kernels import partitions
 from ..kernels.binary import Image, read
 from ..kernels.compilers import Target
 from ..kernels.kernel_type import Kernel, Shape
-from ..kernels.loaded import Loaded
+from ..kernels.loaded import Loaded, Source
 from ..kernels.python.decorated import PythonSource
 from .layout import dtype_named
 from .twins import NoTwinError
 
-__all__ = ["Kernels", "described", "image_on", "images_of"]
+__all__ = ["Kernels", "described", "image_on", "images_of", "parameter_names"]
 
 _ACCESSES: Final = {0: "value", _core.OA_READ: "in", _core.OA_OVERWRITE: "out", _core.OA_READ_WRITE: "inout"}
 _DECLARED: Final = {"in": In, "out": Out, "inout": InOut}
@@ -68,6 +68,35 @@ def described(kernel: Kernel, device: Device) -> dict[str, Any]:
         "facts": kernel.facts is not None,
         "checked": _is_checked(kernel, device),
     }
+
+
+def parameter_names(kernel: Kernel) -> list[str]:
+    """Return the names of a kernel's parameters; an empty list if neither its signature nor its source has them."""
+    count = len(kernel._formals)
+    names = [re.search(r"\((\w+)\)$", formal.name) for formal in kernel._formals]
+    if all(names):
+        return [match[1] for match in names if match is not None]
+    text = kernel._loaded.text if isinstance(kernel._loaded, Source) else ""
+    for start in re.finditer(rf"\b{re.escape(kernel.name.partition('<')[0])}\s*[(,]", text):
+        words = _names_until_bracket(text[start.end() :])
+        if len(words) == count:
+            return words
+    return []
+
+
+def _names_until_bracket(text: str) -> list[str]:
+    """Return the last word of each parameter in a list that ends with a bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        if letter == ")" and depth == 0:
+            break
+        depth += (letter in "(<[") - (letter in ")>]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    words = [re.search(r"(\w+)\s*(\[\w*\]\s*)?$", part) for part in parts]
+    return [match[1] for match in words if match is not None]
 
 
 class Kernels:

@@ -609,12 +609,14 @@ class Recording:
         they are to be recorded."""
         key = id(kernel), device.number
         if key not in self._kernels:
-            from .images import described, image_on, images_of
+            from .images import described, image_on, images_of, parameter_names
 
             facts: dict[str, Any] = {}
             with contextlib.suppress(OffloadError):
                 image = image_on(kernel, device)
                 facts = {"image": hashlib.sha256(image.data).hexdigest(), "format": str(image.format)}
+            if parameters := parameter_names(kernel):
+                facts["parameters"] = parameters
             if self._has_images:
                 facts["kernel"] = self._next("kernel")
                 images = {id(image): image for image in images_of(kernel, device)}

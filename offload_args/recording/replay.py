@@ -517,9 +517,11 @@ class Replay:
 
     def _make(self, event: Event) -> None:
         named = in_order(event)
+        if "call" in event and self._is_foreign_setting(event):
+            return
         try:
-            arguments = [self._value(value) for value in event["args"]]
-            names = {name: self._value(value) for name, value in named.items()}
+            arguments = [self._argument(event, value) for value in event["args"]]
+            names = {name: self._argument(event, value) for name, value in named.items()}
         except twins.NoTwinError as error:
             raise twins.NoTwinError(f"{call_name(event)}: {error}") from error
         values = [*event["args"], *(value for name, value in named.items() if name != "handle")]
@@ -583,6 +585,20 @@ class Replay:
             self._compare(event, expected, result, entered, device)
             self._compare_unordered(expected, result, entered)
 
+    def _is_foreign_setting(self, event: Event) -> bool:
+        """Return whether a call only makes settings for a library that no device of the replay has."""
+        library, _, name = event["call"].partition(".")
+        devices = self._devices.values() or [self._device or self._host]
+        return solvers.is_setting(library, name) and not any(twins.runs_on(library, device) for device in devices)
+
+    def _argument(self, event: Event, value: Any) -> Any:
+        """Return an argument; None for settings of a solver that were not made here."""
+        is_missing = is_object(value) and value["object"] not in self._objects
+        library, _, name = event.get("call", "").partition(".")
+        if is_missing and solvers.is_solver(library, name) and value.get("kind") in _SETTINGS:
+            return None
+        return self._value(value)
+
     def _compare_unordered(self, expected: Expected, result: Any, entered: list[_Region]) -> None:
         """Compare a number that a call returned with that of the replay without waits."""
         if self.unordered is None or not isinstance(result, (int, float, complex)) or not entered:
@@ -610,13 +626,16 @@ class Replay:
                 self._differs(event, difference, " from the recorded result")
 
     def _lent_names(self, event: Event) -> list[str]:
-        """Return the program's names of the arrays of a launch. The parameters of a kernel have no names."""
-        names = {row["pointer"]: row["name"] for region in self._regions.values() for row in region.rows}
-        return [
-            names.get(value["p"]) or f"argument {position}"
-            for position, value in enumerate(event["args"], 1)
-            if isinstance(value, dict) and "p" in value
-        ]
+        """Return the kernel's name of the parameter and the program's name, for each array of a launch."""
+        lent = {row["pointer"]: row["name"] for region in self._regions.values() for row in region.rows}
+        parameters = event.get("parameters", [])
+        names = []
+        for position, value in enumerate(event["args"], 1):
+            if isinstance(value, dict) and "p" in value:
+                name = lent.get(value["p"]) or f"argument {position}"
+                parameter = f"{parameters[position - 1]}=" if position <= len(parameters) else ""
+                names.append(f"{parameter}{name}")
+        return names
 
     def _regions_of(self, event: Event) -> list[_Region]:
         """Return the regions whose arrays a call uses: those of its pointers, then those that lend the same memory."""
@@ -775,6 +794,8 @@ def _operand_names(event: Event) -> list[str]:
     return names
 
 
+#: The classes of settings of solvers.
+_SETTINGS: Final = ("Params", "SyevjInfo", "GesvdjInfo")
 #: The exceptions for events whose values have types, names or sizes that a recording never writes.
 _MEANINGLESS: Final = (
     OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError,

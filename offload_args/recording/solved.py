@@ -26,7 +26,7 @@ Operands: TypeAlias = dict[str, Any]
 
 #: {matrix: (the names of its dimensions, the name of its leading dimension)}.
 _SHAPES: Final = {"B": ("n nrhs", "ldb"), "C": ("m n", "ldc"), "U": ("m m", "ldu"), "VT": ("n n", "ldvt")}
-_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # in these routines A is m x n; in other routines A is square
+_TALL: Final = ("getrf", "geqrf", "gesvd", "gesvdj", "orgqr")  # A of these routines is m x n; A of others is square
 
 
 class _Residual(NamedTuple):
@@ -227,4 +227,5 @@ _RESIDUALS: Final = {
     "ormqr": _of_q("C"),
     "syevd": _syevd,
     "gesvd": _gesvd,
+    "gesvdj": _gesvd,
 }

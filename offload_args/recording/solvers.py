@@ -9,12 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from .. import _core, lapack
+from ..arguments import Scratch
 from ..devices import Device
 from ..errors import LibraryError, OffloadError
 from ..lapack._vendors import VENDORS, vendor_of
 from ..pointers import DevicePtr
+from ..regions import offload_args
 
-__all__ = ["NoTwinError", "is_solver", "operands_of", "repeated", "routine_of", "twin"]
+__all__ = ["NoTwinError", "is_setting", "is_solver", "operands_of", "repeated", "routine_of", "twin"]
 
 #: Parameters that not every library has: workspaces, and options that do not affect results.
 _COUNTS: Final = ("batchSize", "batch_count")
@@ -23,7 +25,16 @@ _OWN: Final = {
     *_COUNTS,
 }
 #: {a routine's name for complex matrices: its name for real matrices}.
-_SAME: Final = {"ungqr": "orgqr", "unmqr": "ormqr", "heevd": "syevd", "hegvd": "sygvd"}
+_SAME: Final = {
+    "ungqr": "orgqr",
+    "unmqr": "ormqr",
+    "hegvd": "sygvd",
+    "heevdx": "syevdx",
+    "gesvdp": "gesvdj",
+    # Jacobi methods, and syev of batches, find the same eigenvalues.
+    **dict.fromkeys(("heevd", "syevj", "heevj", "syev"), "syevd"),
+    **dict.fromkeys(("sygvj", "hegvj"), "sygvd"),
+}
 #: {routine: its arguments in any library, without workspaces and info}.
 _ROUTINES: Final = {
     "potrf": "uplo n A lda",
@@ -46,14 +57,21 @@ _ROUTINES: Final = {
     "hetrf": "uplo n A lda ipiv",
     "sytrs": "uplo n nrhs A lda ipiv B ldb",
     "hetrs": "uplo n nrhs A lda ipiv B ldb",
+    "syevdx": "jobz range uplo n A lda vl vu il iu w",
+    "gesvdj": "jobz econ m n A lda s U ldu V ldv",
+    "geev": "jobvl jobvr n A lda w VL ldvl VR ldvr",
 }
+#: Roles of arguments without a counterpart: settings, and dtypes that the arrays have, too.
+_SETTINGS: Final = ("object", "type")
+_RANGES: Final = {"A": "EIG_RANGE_ALL", "I": "EIG_RANGE_I", "V": "EIG_RANGE_V"}
+_LETTERS: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 #: {name of an enum's parameter in a library: the choice that the enum makes}.
 _KINDS: Final = {
     "trans": "op",
     "uplo": "uplo",
     "side": "side",
     "jobz": "jobz",
-    "evect": "jobz",
+    **dict.fromkeys(("evect", "jobvl", "jobvr"), "jobz"),
     **dict.fromkeys(("jobu", "jobvt", "left_svect", "right_svect"), "jobs"),
 }
 _TYPES: Final = {
@@ -90,7 +108,7 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
     from .. import lapacke
 
     routine, none = routine_of(name), f"{library}.{name} has no counterpart on {device}"
-    if routine not in _ROUTINES or name.startswith("x"):
+    if routine not in _ROUTINES:
         raise NoTwinError(none)
     rows = [(role, parameter) for role, parameter, *_ in _core.record(library, name) if role not in ("result", "value")]
 
@@ -105,18 +123,29 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
         try:
             if "batched" not in name:
                 info = _make(none, library, name, values)
-                if infos is not None:
-                    infos.fill(info)
-                return info
+                return _returned(info, infos)
             for number in range(next(named[count] for count in _COUNTS if count in named)):
                 info = _make(none, library, name, _of_batch(none, library, routine, values, number))
-                if infos is not None:
-                    infos[number : number + 1].fill(info)
+                _returned(info, infos[number : number + 1] if infos is not None else None)
         except (LibraryError, NotImplementedError) as error:
             raise NoTwinError(f"{none}: {error}" if str(error) else none) from error
         return 0
 
     return call
+
+
+def _returned(info: int | tuple[int, int], place: DevicePtr | None) -> int:
+    """Write info to its place, if there is one. Return info; of a routine that finds some eigenvalues, their number."""
+    info, number = info if isinstance(info, tuple) else (info, info)
+    if place is not None:
+        place.fill(info)
+    return number
+
+
+def is_setting(library: str, name: str) -> bool:
+    """Return whether a function only makes, changes or ends settings of solvers, which no other library needs."""
+    makes = name.removeprefix("create_").removeprefix("destroy_") in ("params", "syevj_info", "gesvdj_info")
+    return library == "cusolver" and (makes or name.startswith(("xsyevj_set_", "xgesvdj_set_")))
 
 
 def repeated(function: Callable[..., int], times: int, steps: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
@@ -142,10 +171,17 @@ def _of_batch(
             steps[before] = value
         elif isinstance(value, DevicePtr):
             before = parameter
+    named = {parameter: value for _, parameter, value in values}
+    if not steps and library == "cusolver" and routine in ("syevd", "gesvdj"):  # the matrices follow each other
+        m = named.get("m", n)
+        steps = {"A": named["lda"] * n, "W": n, "S": min(m, n), "U": named.get("ldu", 0) * m}
+        steps["V"] = named.get("ldv", 0) * n
     parts = []
     for role, parameter, value in values:
         if parameter.startswith("stride"):
             continue
+        if parameter == "m" and routine == "gesvdj":
+            parts.append((role, "econ", 0))
         if library == "cublas" and parameter == "n" and routine == "getrf":
             parts.append((role, "m", value))  # cuBLAS's function takes a square matrix
         if role.endswith("*"):  # the argument is a list, or a stack
@@ -160,10 +196,20 @@ def _of_batch(
     return parts
 
 
-def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, Any]]) -> int:
-    """Make one call, and return LAPACK's info."""
-    t, routine = name[0], routine_of(name)
-    passed = _passed(none, library, values)
+def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, Any]]) -> int | tuple[int, int]:
+    """Make one call, and return LAPACK's info; with the number of eigenvalues if only some are asked for."""
+    wide = next((value for _, parameter, value in values if parameter == "ipiv"), None)
+    if isinstance(wide, DevicePtr) and wide.dtype == np.int64:
+        with offload_args(Scratch(wide.shape, np.int32), device=wide.device) as (narrow,):
+            if routine_of(name).endswith("s"):  # it reads the pivots
+                narrow.assign(wide.to_host().astype(np.int32))
+            shorter = [(role, parameter, narrow if value is wide else value) for role, parameter, value in values]
+            info = _make(none, library, name, shorter)
+            if not routine_of(name).endswith("s"):
+                wide.assign(narrow.to_host().astype(np.int64))
+            return info
+    routine, passed = routine_of(name), _passed(none, library, values)
+    t = _LETTERS[next(value for value in passed if isinstance(value, DevicePtr)).dtype.name]
     if any(parameter in ("m", "n", "nrhs") and value == 0 for _, parameter, value in values):
         return 0
     A = next(value for value in passed if isinstance(value, DevicePtr))
@@ -194,6 +240,14 @@ def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, A
             for V, ld in (vectors[:2], vectors[2:]):
                 sides += (A, max(m, n)) if V is None else (V, ld)
             return vendor.gesvd(t, (left, right), m, n, A, lda, s, *sides)
+        case "gesvdj":
+            return _gesvdj(none, t, *passed)
+        case "syevdx":
+            jobz, which, uplo, n, _, lda, vl, vu, il, iu, w = passed
+            chosen = {"A": ("A", 0.0, 0.0, 1, n), "I": ("I", 0.0, 0.0, il, iu)}.get(which, ("V", vl, vu, 0, 0))
+            return vendor.syevdx(t, jobz, uplo, n, _columns(A, n, n, lda), lda, chosen, w)
+        case "geev":
+            return _geev(none, t, *passed)
         case "sytrf" | "hetrf" | "sytrs" | "hetrs":
             is_hermitian, solves = routine.startswith("he"), routine.endswith("s")
             vendor.need_indefinite(none, is_hermitian, solves)
@@ -208,12 +262,48 @@ def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, A
     return int(getattr(vendor, routine)(t, *passed))
 
 
+def _gesvdj(none: str, t: str, jobz: str, econ: int, m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+    """Find singular values by gesvd. The library's own function returns V, not its transpose."""
+    s, U, ldu, V, ldv = rest
+    vendor = vendor_of(none, A)
+    if vendor.needs_tall and m < n:
+        raise NoTwinError(f"{none}: that takes no more columns than rows")
+    if jobz == "N":
+        return vendor.gesvd(t, ("N", "N"), m, n, A, lda, s, A, max(m, n), A, max(m, n))
+    rows = min(m, n) if econ else n
+    with offload_args(Scratch((rows, n), A.dtype, order="F"), device=A.device) as (VT,):
+        info = vendor.gesvd(t, ("S", "S") if econ else ("A", "A"), m, n, A, lda, s, U, ldu, VT, rows)
+        if not info:
+            _columns(V, n, rows, ldv).assign(VT.to_host().conj().T)
+    return info
+
+
+def _geev(none: str, t: str, left: str, right: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+    """Find the eigenvalues of a general matrix. Those of a real one are two arrays, one array, or complex."""
+    *values, VL, ldvl, VR, ldvr = rest
+    vendor = vendor_of(none, A)
+    vendor.need_geev(none, left == "V")
+    vectors = [_columns(V, n, n, ld) if job == "V" else None for job, V, ld in ((left, VL, ldvl), (right, VR, ldvr))]
+    w = values[0]
+    if len(values) == 1 and (t in "cz" or w.dtype == A.dtype):
+        return vendor.geev(t, n, A, lda, w, *vectors)
+    with offload_args(Scratch((2 * n,), A.dtype), device=A.device) as (both,):
+        info = vendor.geev(t, n, A, lda, both, *vectors)
+        real, imaginary = np.split(both.to_host(), 2)
+        if len(values) == 1:
+            w[:n].assign((real + 1j * imaginary).astype(w.dtype))
+        else:
+            values[0][:n].assign(real)
+            values[1][:n].assign(imaginary)
+    return info
+
+
 def _passed(none: str, library: str, values: Sequence[tuple[str, str, Any]]) -> list[Any]:
     """Return the arguments that all libraries have, with letters for enums."""
     return [
         _meaning(none, library, parameter, value) if role == "enum" else value
         for role, parameter, value in values
-        if parameter not in _OWN
+        if parameter not in _OWN and role not in _SETTINGS
     ]
 
 
@@ -247,8 +337,12 @@ def _info(function: Callable[..., None], *operands: DevicePtr, **options: str) -
 def _meaning(none: str, library: str, parameter: str, value: int) -> Any:
     """Return the letter for a value of an enum, or the number of an itype."""
     module = importlib.import_module(f"..{library}", __package__)
-    if parameter == "itype":
-        names: dict[Any, str] = dict(enumerate(_TYPES[library], 1))
+    if parameter == "econ":
+        return value
+    if parameter == "range":
+        names: dict[Any, str] = _RANGES
+    elif parameter == "itype":
+        names = dict(enumerate(_TYPES[library], 1))
     elif parameter == "diag":
         names = {"N": "NON_UNIT", "U": "UNIT"}
     else:

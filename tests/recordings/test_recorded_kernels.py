@@ -17,6 +17,7 @@ from helpers.processes import output_of
 from kernels.images import module_for
 from offload_args import Device, In, InOut, Kernel, Module, Out, blas, kernel, kernels, offload, offload_args, record
 from offload_args.errors import CoverageError, ExtentError
+from offload_args.recording.images import _names_until_bracket
 from offload_args.recording.replay import Replay, Report
 
 # Annotations of kernels are values, not types, so type checkers see functions without types.
@@ -195,8 +196,26 @@ def test_a_launch_whose_results_are_not_those_of_the_host_is_named_with_its_line
     assert (
         report.compared == 2
         and f"call 2, kernel halves, {__file__}:" in difference
-        and "halved is off by" in difference
+        and ": y=halved is off by" in difference
     )
+
+
+PLAIN = """\
+extern "C" __global__ void plain(const float *matrix, float *__restrict__ y, int counts[]) {}
+"""
+
+
+def test_a_recording_has_the_names_of_a_kernels_parameters(tmp_path: Path) -> None:
+    A, x, y = np.ones((5, 20), np.float32), np.ones(20, np.float32), np.ones(20, np.float32)
+    add = Kernel.compile(SOURCE, "add", [In[np.float32], InOut[np.float32], np.int32], device="host")
+    relu = Module.load(module_for("host")).kernel("relu", InOut[np.float32], np.int32)
+    with record(tmp_path / "r"), offload_args(A, x, y, device="host") as (dA, dx, dy):
+        scale(3.0, dA)
+        add(dx, dy, 20)
+        relu[1, 20](dx, 20)
+    launches = [event for event in events_of(tmp_path / "r") if "launch" in event]
+    assert [event.get("parameters") for event in launches] == [["a", "x"], ["x", "y", "n"], None]
+    assert _names_until_bracket(PLAIN.partition("plain(")[2]) == ["matrix", "y", "counts"]
 
 
 def test_results_of_kernels_are_compared_with_the_recorded_ones(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from offload_args import _core as core
 from offload_args.recording import solved, solvers
 from offload_args.recording.replay import Replay, replay
 
+ROOT = Path(__file__).parents[2]
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 LIBRARIES: dict[str, Any] = {"cusolver": cusolver, "rocsolver": rocsolver, "lapacke": lapacke}
 #: {library: {kind: {letter: the name of its constant}}}.
@@ -188,9 +190,9 @@ def test_a_matrix_that_is_not_definite_has_its_info() -> None:
     ("library", "name", "change", "reason"),
     [
         ("lapacke", "dgetrf", {"matrix_layout": "ROW_MAJOR"}, "lapacke.dgetrf has no counterpart on host in row-major"),
-        ("lapacke", "dgeev", {}, "lapacke.dgeev has no counterpart on host"),
-        ("cusolver", "xpotrf", {}, "cusolver.xpotrf has no counterpart on host"),
-        ("cusolver", "dsyevj", {}, "cusolver.dsyevj has no counterpart on host"),
+        ("lapacke", "dsyevr", {}, "lapacke.dsyevr has no counterpart on host"),
+        ("cusolver", "xstedc", {}, "cusolver.xstedc has no counterpart on host"),
+        ("cusolver", "dsygvdx", {}, "cusolver.dsygvdx has no counterpart on host"),
         ("rocsolver", "dsyevx", {}, "rocsolver.dsyevx has no counterpart on host"),
         ("cusolver", "dgesvd", {"jobu": "JOB_O"}, "cusolver.dgesvd has no counterpart on host with jobu="),
     ],
@@ -208,6 +210,169 @@ def test_a_call_of_lapack_without_a_counterpart_is_named(
         if "jobu" in change:
             arguments[1] = cusolver.JOB_N
         solvers.twin(library, name, Device.host())(*arguments)
+
+
+def test_the_guide_names_the_functions_without_a_counterpart() -> None:
+    page = (ROOT / "docs" / "guide" / "recordings.md").read_text()
+    table = page.partition("### Functions without a counterpart")[2].partition("##")[0]
+    expected = set()
+    for library in LIBRARIES:
+        for name in core.routine_names(library):
+            roles = {row[0].rstrip("*?") for row in core.record(library, name)}
+            if roles & {"in", "out", "inout"} and solvers.routine_of(name) not in solvers._ROUTINES:
+                plain = name if name[0] == "x" or name.startswith("irs_") else name[1:]
+                plain = re.sub("^he", "sy", re.sub("^un", "or", plain))
+                expected.add("dsgesv" if re.fullmatch("[a-z]ge(sv|ls)", plain) else plain)
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row) if row.startswith("|")}
+    assert named == expected
+
+
+V, N, LOWER = cusolver.EIG_MODE_VECTOR, cusolver.EIG_MODE_NOVECTOR, cusolver.CUBLAS_FILL_MODE_LOWER
+
+
+def made(dtype: str, *shape: int) -> np.ndarray[Any, Any]:
+    """Return random elements in column-major order."""
+    random = np.random.default_rng(11)
+    values = random.uniform(-1, 1, shape) + (1j * random.uniform(-1, 1, shape) if dtype in ("c8", "c16") else 0)
+    return np.asfortranarray(values.astype(dtype))
+
+
+def definite(dtype: str, n: int) -> np.ndarray[Any, Any]:
+    half = made(dtype, n, n)
+    return np.asfortranarray(half @ half.conj().T + np.eye(n, dtype=dtype))
+
+
+def on_host(name: str) -> Any:
+    return solvers.twin("cusolver", name, Device.host())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_the_64_bit_interface_of_cusolver_is_lapack_of_the_host(dtype: str) -> None:
+    A, G, b, c = definite(dtype, 5), made(dtype, 5, 5), made(dtype, 5, 2), made(dtype, 5, 2)
+    chol, lu, x, y, tall = A.copy("F"), G.copy("F"), b.copy("F"), c.copy("F"), made(dtype, 6, 4)
+    qr, pivots, tau, info = tall.copy("F"), np.zeros(5, np.int64), np.zeros(4, dtype), np.full(1, -1, np.int32)
+    lent = offload_args(chol, lu, x, y, qr, pivots, tau, info, device="host")
+    with lent as (dchol, dlu, dx, dy, dqr, dpivots, dtau, dinfo):
+        on_host("xpotrf")(None, LOWER, 5, dtype, dchol, 5, dtype, dinfo)
+        on_host("xpotrs")(None, LOWER, 5, 2, dtype, dchol, 5, dtype, dx, 5, dinfo)
+        on_host("xgetrf")(None, 5, 5, dtype, dlu, 5, dpivots, dtype, dinfo)
+        on_host("xgetrs")(None, cusolver.CUBLAS_OP_N, 5, 2, dtype, dlu, 5, dpivots, dtype, dy, 5, dinfo)
+        on_host("xgeqrf")(None, 6, 4, dtype, dqr, 6, dtype, dtau, dtype, dinfo)
+    assert info[0] == 0 and (pivots > 0).all()
+    close = {"rtol": 1e-3, "atol": 1e-4} if dtype == "f4" else {"rtol": 1e-9, "atol": 1e-10}
+    np.testing.assert_allclose(A @ x, b, **close)
+    np.testing.assert_allclose(G @ y, c, **close)
+    R = np.triu(qr[:4])
+    np.testing.assert_allclose(R.conj().T @ R, tall.conj().T @ tall, **close)
+
+
+@pytest.mark.parametrize("name", ["xsyevd", "syevj", "syevj_batched", "xsyev_batched"])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_eigenvalues_by_other_methods_are_those_of_syevd(name: str, dtype: str) -> None:
+    S = definite(dtype, 4)
+    stack = np.array([(S * (number + 1)).T for number in range(3)])  # by columns
+    w, info, count = np.zeros((3, 4)), np.full(3, -1, np.int32), 3 if "batched" in name else 1
+    vectors = stack.copy()
+    with offload_args(vectors, w, info, device="host") as (dA, dw, dinfo):
+        if name[0] == "x":
+            arguments = [None, V, LOWER, 4, dtype, dA, 4, "f8", dw, dtype, dinfo, *([3] if count > 1 else [])]
+        else:
+            name = f"{'d' if dtype == 'f8' else 'z'}{'sy' if dtype == 'f8' else 'he'}{name[2:]}"
+            arguments = [V, LOWER, 4, dA, 4, dw, dinfo, None, *([3] if count > 1 else [])]
+        on_host(name)(*arguments)
+    for number in range(count):
+        A, columns = stack[number].T, vectors[number].T
+        np.testing.assert_allclose(w[number], np.linalg.eigvalsh(A), rtol=1e-10)
+        np.testing.assert_allclose(A @ columns, columns * w[number], atol=1e-10)
+    assert info[:count].tolist() == [0] * count
+
+
+@pytest.mark.parametrize("name", ["gesvdj", "xgesvdp", "gesvdj_batched"])
+@pytest.mark.parametrize("econ", [0, 1])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_singular_values_by_other_methods_come_with_v_itself(name: str, econ: int, dtype: str) -> None:
+    A = made(dtype, 5, 3)
+    is_batch = name.endswith("batched")
+    count, econ = (2, 0) if is_batch else (1, econ)
+    stack = np.array([A.T * (number + 1) for number in range(count)])
+    before, s, info = stack.copy(), np.zeros((count, 3)), np.full(count, -1, np.int32)
+    columns = 3 if econ else 5
+    U, VV = np.zeros((count, columns, 5), dtype), np.zeros((count, 3, 3), dtype)
+    with offload_args(stack, s, U, VV, info, device="host") as (dA, ds, dU, dV, dinfo):
+        t = "d" if dtype == "f8" else "z"
+        if name[0] == "x":
+            types = (dtype, dA, 5, "f8", ds, dtype, dU, 5, dtype, dV, 3, dtype)
+            on_host(name)(None, V, econ, 5, 3, *types, dinfo)
+        elif is_batch:
+            on_host(f"{t}{name}")(V, 5, 3, dA, 5, ds, dU, 5, dV, 3, dinfo, None, count)
+        else:
+            on_host(f"{t}{name}")(V, econ, 5, 3, dA, 5, ds, dU, 5, dV, 3, dinfo, None)
+    for number in range(count):
+        left, right = U[number].T[:, :3], VV[number].T
+        np.testing.assert_allclose(left * s[number] @ right.conj().T, before[number].T, atol=1e-10)
+    assert info.tolist() == [0] * count
+
+
+@pytest.mark.parametrize("name", ["syevdx", "xsyevdx"])
+@pytest.mark.parametrize("kind", ["ALL", "I", "V"])
+def test_some_eigenvalues_are_found_and_their_number_is_returned(name: str, kind: str) -> None:
+    S = definite("f8", 5)
+    values = np.linalg.eigvalsh(S)
+    vl, vu = (values[0] + values[1]) / 2, (values[3] + values[4]) / 2
+    chosen = values if kind == "ALL" else values[1:4]
+    vectors, w, info = S.copy("F"), np.zeros(5), np.full(1, -1, np.int32)
+    which = getattr(cusolver, f"EIG_RANGE_{kind}")
+    with offload_args(vectors, w, info, device="host") as (dA, dw, dinfo):
+        if name[0] == "x":
+            arguments = [None, V, which, LOWER, 5, "f8", dA, 5, vl, vu, 2, 4, "f8", dw, "f8", dinfo]
+        else:
+            arguments = [V, which, LOWER, 5, dA, 5, vl, vu, 2, 4, dw, dinfo]
+        count = on_host(name if name[0] == "x" else f"d{name}")(*arguments)
+    assert (count, info[0]) == (len(chosen), 0)
+    np.testing.assert_allclose(w[:count], chosen, rtol=1e-10)
+    np.testing.assert_allclose(S @ vectors[:, :count], vectors[:, :count] * chosen, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", ["two parts", "complex values", "complex matrix", "lapacke"])
+def test_eigenvalues_of_a_general_matrix_are_lapacks(form: str) -> None:
+    dtype = "c16" if form == "complex matrix" else "f8"
+    G, values = made(dtype, 5, 5), np.zeros(10, "f8" if form == "two parts" else "c16")
+    right, info, parts = np.zeros((5, 5), dtype, "F"), np.full(1, -1, np.int32), np.zeros((2, 5))
+    A = G.copy("F")
+    with offload_args(A, values, right, info, parts, device="host") as (dA, dw, dR, dinfo, dparts):
+        if form == "lapacke":
+            jobs = lapacke.COL_MAJOR, lapacke.JOB_N, lapacke.JOB_V
+            arguments = *jobs, 5, dA, 5, dparts[0], dparts[1], None, 5, dR, 5, None, 0
+            solvers.twin("lapacke", "dgeev", Device.host())(*arguments)
+        else:
+            types = dtype, dA, 5, "", dw, dtype, None, 5, dtype, dR, 5, dtype
+            on_host("xgeev")(None, N, V, 5, *types, dinfo)
+    w = {"two parts": values[:5] + 1j * values[5:], "lapacke": parts[0] + 1j * parts[1]}.get(form, values[:5])
+    np.testing.assert_allclose(np.sort_complex(w), np.sort_complex(np.linalg.eigvals(G)), rtol=1e-10)
+    assert np.abs(right).max() > 0.1
+
+
+def test_calls_of_cusolver_with_settings_replay_on_the_host(tmp_path: Path) -> None:
+    S, w, info = definite("f8", 4), np.zeros(4), np.zeros(1, np.int32)
+    with record(tmp_path / "r"), offload_args(S, w, info, device="host") as (dS, dw, dinfo):
+        lapacke.dpotrf(lapacke.COL_MAJOR, lapacke.LOWER, 4, dS, 4)
+    events = events_of(tmp_path / "r")
+    rows = {row["name"]: {"p": row["pointer"]} for event in events if "enter" in event for row in event["arrays"]}
+    setting, end = {"object": 1, "kind": "SyevjInfo"}, {"at": 0, "thread": 1}
+    position = next(position for position, event in enumerate(events) if "call" in event)
+    events[position : position + 1] = [
+        {"call": "cusolver.create_syevj_info", "args": [], "result": setting, **end},
+        {"call": "cusolver.xsyevj_set_tolerance", "args": [setting, 1e-9], **end},
+        {"call": "cusolver.dsyevj", "args": [V, LOWER, 4, rows["S"], 4, rows["w"], rows["info"], setting], **end},
+    ]
+    for event in events:
+        if "enter" in event:
+            event["device"] = "cuda:7"
+    for device in ("host", "sim:0"):
+        again = Replay(Device(device), True, 1, None)
+        report = again.run(tmp_path / "r", events)
+        assert (report.calls, report.skipped, report.failures, report.differences) == (1, {}, [], [])
+        assert report.compared == (device == "sim:0") and again.arrays["w"].min() > 0
 
 
 def systems(dtype: str, count: int) -> Arrays:
