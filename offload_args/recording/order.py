@@ -7,17 +7,31 @@ calls are compared. If results of a region differ, the first call after which ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .compare import distance
+from .layout import flat
+from .stream import CALLS
 
-__all__ = ["NAME", "Fault", "Stale", "Values", "first_difference", "insert"]
+__all__ = [
+    "NAME",
+    "Fault",
+    "Stale",
+    "Unlike",
+    "Values",
+    "before",
+    "exchanges",
+    "first_difference",
+    "insert",
+    "numbered",
+]
 
 NAME = "an ordering error"  #: in the text of each
+_MOST = 40  # the most calls of a region that are tried in another order
 
 
 class Stale(NamedTuple):
@@ -46,6 +60,15 @@ class Fault(NamedTuple):
     element: tuple[int, ...]  #: the index of an element that differs
     expected: Any  #: the element, or the number, with waits
     most: float  #: what is due to rounding
+
+
+class Unlike(NamedTuple):
+    """A region whose results in the recording are others than in a replay."""
+
+    region: int
+    calls: list[int]
+    most: float  #: what is due to rounding
+    results: dict[int, NDArray[Any]]  #: in the recording, by the numbers of pointers
 
 
 #: Replays up to a call, without or with waits, then ends the region after all work.
@@ -96,6 +119,38 @@ def _described(number: int, called: str, name: str, off: float, most: float) -> 
         f"call {number}, {called}: {name} is off by {off:.3g} unless each call is waited for, {NAME}; at most "
         f"{most:.3g} is due to rounding"
     )
+
+
+def numbered(events: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each call with its number."""
+    return enumerate((event for event in events if next(iter(event)) in CALLS), 1)
+
+
+def exchanges(events: list[dict[str, Any]], calls: list[int]) -> Iterator[tuple[int, int, list[dict[str, Any]]]]:
+    """Yield two calls of a region that share an array, and the events with the later call before the earlier one.
+
+    Nothing is yielded for regions of many calls.
+    """
+    wanted = sorted(set(calls))
+    if len(wanted) > _MOST:
+        return
+    rows = dict(numbered(events))
+    for place, call in enumerate(wanted):
+        for earlier in reversed(wanted[:place]):
+            if _arrays(rows[call]) & _arrays(rows[earlier]):
+                moved = [event for event in events if event is not rows[call]]
+                moved.insert(next(i for i, event in enumerate(moved) if event is rows[earlier]), rows[call])
+                yield call, earlier, moved
+
+
+def _arrays(call: dict[str, Any]) -> set[int]:
+    operands = flat([*call["args"], *call.get("names", {}).values()])
+    return {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
+
+
+def before(call: int, earlier: int, name: str, place: str) -> str:
+    """Describe a call that ran before an earlier one."""
+    return f"call {call}, {name}, {place}: the recorded results show it before call {earlier}, {NAME}"
 
 
 def insert(differences: list[str], text: str, call: int) -> None:

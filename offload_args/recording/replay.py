@@ -32,7 +32,7 @@ from .compare import Caller, Difference, Expected, distance, expect, expect_laun
 from .contents import Use, make, note_use
 from .images import Kernels
 from .layout import dtype_named, flat, span
-from .order import Fault, Stale, Values, first_difference, insert
+from .order import Fault, Stale, Unlike, Values, before, exchanges, first_difference, insert, numbered
 from .stream import CALLS, damaged, read
 
 __all__ = ["Event", "Replay", "Report", "call_name", "compared", "in_order", "is_object", "replay"]
@@ -155,6 +155,8 @@ class Replay:
         self.notes_ends = False  #: whether the replay notes the results of regions, and makes no call that never ended
         self.ends: dict[int, list[bytes | None]] = {}  #: hashes of the arrays of regions, by the regions' numbers
         self.stale: list[Stale] = []  #: differences from `unordered`, from the first one on
+        self._results = Unlike(0, [], 0.0, {})  # the recorded results of the last region
+        self.unlike: Unlike | None = None  #: the first region that has other results than in the recording
 
     def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
         """Replay the events of a file, or `events` instead of them."""
@@ -335,16 +337,22 @@ class Replay:
                 self._known.setdefault(key[0], {})[key] = result["hash"]
             if "data" in result:
                 recorded = np.frombuffer(base64.b64decode(result["data"]), array.dtype).reshape(array.shape)
-                self._compare_recorded(entered, row, array, recorded)
+                self._compare_recorded(event["leave"], entered, row, array, recorded)
                 array[...] = recorded  # so that a region's rounding does not affect the next region
 
-    def _compare_recorded(self, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]) -> None:
+    def _compare_recorded(
+        self, number: int, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]
+    ) -> None:
         """Compare an array after a region with its recorded contents."""
         if not self._compares or not self._is_whole or not entered.is_bounded or not entered.calls:
             return
         self.report.compared_recorded += 1
         off = distance(array, recorded)
+        if self._results.region != number:
+            self._results = Unlike(number, entered.calls, entered.most, {})
+        self._results.results[row["pointer"]] = recorded
         if not off <= entered.most:
+            self.unlike = self.unlike or self._results
             self.report.differences.append(
                 f"calls {entered.calls[0]} to {entered.calls[-1]}, in the region of {entered.place}: {row['name']} is "
                 f"off by {off:.3g} from the recorded results, at most {entered.most:.3g} is due to rounding"
@@ -853,6 +861,8 @@ def compared(
         replayed.unordered.run(file, events)
     report = replayed.run(file, events)
     if not replayed.stale:
+        if replayed.unlike is not None:
+            _explain(report, replayed.unlike, list(read(file)) if events is None else events, file, device)
         return report, None
     stale = replayed.stale[0]
 
@@ -864,3 +874,21 @@ def compared(
     text, fault = first_difference(stale, values_after)
     insert(report.differences, text, fault.call if fault is not None else stale.calls[-1])
     return report, fault
+
+
+def _explain(
+    report: Report, unlike: Unlike, events: list[Event], file: str | os.PathLike[str], device: Device | None
+) -> None:
+    """Find a call that would give the recorded results if it ran before an earlier one, and add it to the report."""
+    for call, earlier, moved in exchanges(events, unlike.calls):
+        part = Replay(device, False, 1, None, waits=True, until=unlike.region)
+        try:
+            part.run(file, moved)
+        except ArgumentError:  # the call needs a pointer that the earlier event makes
+            continue
+        pairs = [(part.values.arrays.get(pointer), recorded) for pointer, recorded in unlike.results.items()]
+        if all(pair is not None and distance(pair[1], recorded) <= unlike.most for pair, recorded in pairs):
+            places = {event["place"]: f"{event['file']}:{event['line']}" for event in events if "place" in event}
+            event = next(event for number, event in numbered(events) if number == call)
+            insert(report.differences, before(call, earlier, call_name(event), places.get(event["at"], "?")), call)
+            return

@@ -339,18 +339,20 @@ with record("r", contents="inputs"):
         cublas.sscal(60, 3.0, dx, 1)
     with offload_args(x, y, device="sim:0") as (dx, dy):  # here
         cublas.sscal(60, 3.0, dx, 1)
-        cublas.scopy(60, dx, 1, dy, 1)
-print(*replay("r", device=Device("host"), compare=True).differences)
+        cublas.scopy(60, dx, 1, dy, 1)  # this call
+print(*replay("r", device=Device("host"), compare=True).differences, sep="\\n")
 """
 
 
 @pytest.mark.later
-def test_a_stale_order_of_the_recorded_run_is_found_in_its_region(tmp_path: Path) -> None:
+def test_a_stale_order_of_the_recorded_run_is_found_at_its_line_on_another_device(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(STALE)
-    said = output_of(sys.executable, "user.py", wrong_cublas(tmp_path), folder=tmp_path)
-    (line,) = (number for number, text in enumerate(STALE.splitlines(), 1) if text.endswith("# here"))
-    place = rf"calls 2 to 3, in the region of .*user.py:{line}: y is off by 6 from the recorded results"
-    assert re.match(place, said)
+    said = output_of(sys.executable, "user.py", wrong_cublas(tmp_path), folder=tmp_path).splitlines()
+    region, call = (n for n, text in enumerate(STALE.splitlines(), 1) if text.endswith(("# here", "# this call")))
+    order = "the recorded results show it before call 2, an ordering error"
+    assert len(said) == 2 and re.fullmatch(rf"call 3, cublas.scopy, .*user.py:{call}: {order}", said[0])
+    place = rf"calls 2 to 3, in the region of .*user.py:{region}: y is off by 6 from the recorded results"
+    assert re.match(place, said[1])
 
 
 def test_a_result_other_than_the_recorded_one_is_found_in_its_region(tmp_path: Path) -> None:
