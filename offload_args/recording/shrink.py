@@ -140,7 +140,7 @@ def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
         events = through
     for reduce in (_fewer_actions, _fewer_arrays, _smaller_sizes, _simple_contents, _fewer_actions, _fewer_arrays):
         events = reduce(events, search.shows)
-    last = next(filter(None, (search.fault(events) for _ in range(_REPEATS))), fault)
+    last = next(filter(None, (search.fault(events) for _ in range(5 * _REPEATS))), fault)
     after = sum(next(iter(event)) in _ACTIONS for event in events)
     compares = predicate == "differs" and last.order is None
     text = script(file, events, last.text, device, compares, search._compared, search.check, last.order)
