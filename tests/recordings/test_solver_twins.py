@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from recordings.test_recordings import events_of
 
+from helpers.devices import open_or_skip
 from offload_args import Device, cublas, cusolver, lapack, lapacke, offload_args, record, rocsolver
 from offload_args import _core as core
 from offload_args.recording import solved, solvers
@@ -373,6 +374,34 @@ def test_calls_of_cusolver_with_settings_replay_on_the_host(tmp_path: Path) -> N
         report = again.run(tmp_path / "r", events)
         assert (report.calls, report.skipped, report.failures, report.differences) == (1, {}, [], [])
         assert report.compared == (device == "sim:0") and again.arrays["w"].min() > 0
+
+
+def test_functions_of_cusolver_recorded_on_a_gpu_replay_on_every_device(tmp_path: Path) -> None:
+    device = open_or_skip("cuda:0")
+    if Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: the double does not factor")
+    S, G, b, tall = definite("f8", 5), made("f8", 5, 5), made("f8", 5, 2), made("f8", 6, 4)
+    chol, jacobi, some = S.copy("F"), S.copy("F"), S.copy("F")
+    pivots, info, w, s = np.zeros(5, np.int64), np.zeros(1, np.int32), np.zeros((3, 5)), np.zeros(4)
+    U, VV = np.zeros((6, 4), order="F"), np.zeros((4, 4), order="F")
+    lent = offload_args(S, G, b, tall, chol, jacobi, some, pivots, info, w, s, U, VV, device=device)
+    with record(tmp_path / "r", contents="inputs"), lent as pointers:
+        dS, dG, db, dtall, dchol, djacobi, dsome, dpivots, dinfo, dw, ds, dU, dV = pointers
+        with cusolver.create_params() as params:
+            cusolver.xpotrf(params, LOWER, 5, "f8", dchol, 5, "f8", dinfo)
+            cusolver.xgetrf(params, 5, 5, "f8", dG, 5, dpivots, "f8", dinfo)
+            cusolver.xgetrs(params, cusolver.CUBLAS_OP_N, 5, 2, "f8", dG, 5, dpivots, "f8", db, 5, dinfo)
+            cusolver.xsyevd(params, V, LOWER, 5, "f8", dS, 5, "f8", dw[0], "f8", dinfo)
+        with cusolver.create_syevj_info() as settings:
+            cusolver.xsyevj_set_tolerance(settings, 1e-12)
+            cusolver.dsyevj(V, LOWER, 5, djacobi, 5, dw[1], dinfo, settings)
+        with cusolver.create_gesvdj_info() as settings:
+            cusolver.dgesvdj(V, 1, 6, 4, dtall, 6, ds, dU, 6, dV, 4, dinfo, settings)
+        assert cusolver.dsyevdx(V, cusolver.EIG_RANGE_I, LOWER, 5, dsome, 5, 0.0, 0.0, 2, 4, dw[2], dinfo) == 3
+    for name in (device, "host", "sim:0"):
+        report = replay(tmp_path / "r", device=Device(name), compare=True)
+        assert (report.skipped, report.failures, report.differences) == ({}, [], [])
+        assert report.calls >= 7
 
 
 def systems(dtype: str, count: int) -> Arrays:
