@@ -12,6 +12,7 @@ does not know raises NotImplementedError.
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,7 @@ class UnfitError(TooManyError):
 @cache
 def library(name: str) -> roles.Library:
     """Return one library: as the last build keeps it if its files have not changed since, else from its files."""
-    return KEPT.read(name) if KEPT.folder.exists() else roles.read(name)
+    return KEPT.read(name) if os.access(KEPT.folder, os.W_OK) else roles.read(name)
 
 
 def libraries() -> dict[str, roles.Library]:
