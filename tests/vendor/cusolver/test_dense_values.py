@@ -420,3 +420,77 @@ def test_the_64_bit_interface_finds_eigenvalues(gpu: str, letter: str, fill: str
     arguments = params, cusolver.EIG_TYPE_1, VECTOR, FILLS[fill], n, t, V, ld(V), t, F, ld(F), r, Out(w), t
     if not lacks(lambda: called(gpu, "xsygvd", *arguments)):
         close(A @ V, B @ V * w, letter)
+
+
+Captured = tuple[list[Any], Callable[..., Any]]
+T = np.float64
+LOWER, COLUMNWISE = FILLS["lower"], cusolver.CUBLAS_STOREV_COLUMNWISE
+
+
+def captured(name: str, params: Any, n: int) -> Captured:
+    """Return arrays, and a call that takes pointers to them."""
+    A = np.asfortranarray(hermitian("d", n, definite=True) / n)
+    C, tau, info = np.asfortranarray(some("d", n, n, seed=3)), np.full(n, 0.5), np.zeros(1, np.int32)
+    d, e, taus, pivots = np.zeros(n), np.zeros(n - 1), np.full(n - 1, 0.5), np.arange(n, 0, -1, dtype=np.int32)
+    calls: dict[str, Captured] = {
+        "sytrd": ([A, d, e, taus, info], lambda A, *rest: cusolver.dsytrd(LOWER, n, A, n, *rest)),
+        "ormtr": (
+            [A, taus, C, info],
+            lambda A, t, C, i: cusolver.dormtr(LEFT, LOWER, op("d"), n, n, A, n, t, C, n, i),
+        ),
+        "gebrd": ([A, d, e, tau, tau.copy(), info], lambda A, *rest: cusolver.dgebrd(n, n, A, n, *rest)),
+        "orgbr": ([A, tau, info], lambda A, t, i: cusolver.dorgbr(LEFT, n, n, n, A, n, t, i)),
+        "sytri": ([A, np.sort(pivots), info], lambda A, p, i: cusolver.dsytri(LOWER, n, A, n, p, i)),
+        "laswp": ([A, np.maximum(pivots, np.sort(pivots))], lambda A, p: cusolver.dlaswp(n, A, n, 1, n, p, 1)),
+        "xpotrf": ([A, info], lambda A, i: cusolver.xpotrf(params, LOWER, n, T, A, n, T, i)),
+        "xgetrf": (
+            [C, pivots.astype(np.int64), info],
+            lambda A, p, i: cusolver.xgetrf(params, n, n, T, A, n, p, T, i),
+        ),
+        "xgeqrf": ([C, tau, info], lambda A, t, i: cusolver.xgeqrf(params, n, n, T, A, n, T, t, T, i)),
+        "xlarft": (
+            [C, tau[: n // 2].copy(), np.asfortranarray(np.zeros((n // 2, n // 2)))],
+            lambda V, t, F: cusolver.xlarft(
+                params, cusolver.CUBLAS_DIRECT_FORWARD, COLUMNWISE, n, n // 2, T, V, n, T, t, T, F, n // 2, T
+            ),
+        ),
+        "xtrtri": (
+            [A, info],
+            lambda A, i: cusolver.xtrtri(LOWER, cusolver.CUBLAS_DIAG_NON_UNIT, n, T, A, n, i),
+        ),
+    }
+    return calls[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sytrd", "ormtr", "gebrd", "orgbr", "sytri", "laswp", "xpotrf", "xgetrf", "xgeqrf", "xlarft", "xtrtri"],
+)
+def test_a_graph_repeats_calls_of_two_sizes_with_the_bits_of_single_calls(gpu: str, name: str) -> None:
+    """A call that moved or freed memory of an earlier call of the graph would change the results."""
+    params = cusolver.create_params()
+    parts = [captured(name, params, n) for n in (9, 500)]
+    arrays = [array for part, _ in parts for array in part]
+    region = offload_args(*(array.copy("F") for array in arrays), device=gpu)
+    with region as pointers:
+        few = len(parts[0][0])
+
+        def call() -> None:
+            for (_, function), own in zip(parts, (pointers[:few], pointers[few:]), strict=True):
+                function(*own)
+
+        def results(run: Callable[[], None], factor: float) -> list[Any]:
+            for pointer, array in zip(pointers, arrays, strict=True):
+                pointer.assign(array * factor if array.dtype == T else array)
+            run()
+            return [pointer.to_host() for pointer in pointers]
+
+        with region.capture() as g:
+            call()
+        with region.capture() as other:  # has its own memory
+            call()
+        for factor in (1.0, 1.25):
+            expected = results(call, factor)
+            for graph in (g, other, g):
+                for actual, value in zip(results(graph.replay, factor), expected, strict=True):
+                    np.testing.assert_array_equal(actual, value)
