@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..devices import Device
 
-__all__ = ["check_arrays", "check_number", "devices_of", "multiply", "stream", "triangular"]
+__all__ = ["check_arrays", "check_number", "devices_of", "multiply", "refuse_shared", "stream", "triangular"]
 
 # A panel has this many elements of C, which is enough work for all processors of a GPU. Panels of fewer than _LEAST
 # rows make a product slower.
@@ -152,14 +152,34 @@ def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, 
             raise DTypeError(
                 f"{name}: {operand} needs {spelled(arrays[first].dtype.name)} as {first} has, got {array.dtype}"
             )
+    refuse_shared(name, arrays, written)
+
+
+def refuse_shared(name: str, arrays: dict[str, NDArray[Any]], written: int) -> None:
+    """Raise an error if an element of the last `written` arrays is also another element."""
     names = [*arrays]
     for i, result in enumerate(names[-written:], len(names) - written):
+        if _overlaps_itself(arrays[result]):
+            raise AliasError(
+                f"{name}: two indices of {result} name the same element, with strides {arrays[result].strides}; pass a "
+                f"copy"
+            )
         for other in names[:i]:
             if np.may_share_memory(arrays[other], arrays[result]) and np.shares_memory(arrays[other], arrays[result]):
                 raise AliasError(
                     f"{name}: {result} shares memory with {other}, which later parts read; pass another array for "
                     f"{result}"
                 )
+
+
+def _overlaps_itself(array: NDArray[Any]) -> bool:
+    """Return whether two indices reach, or may reach, the same byte."""
+    inner = array.itemsize  # the bytes of the axes so far
+    for stride, extent in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if extent > 1 and stride < inner:
+            return bool(array.size)
+        inner += stride * (extent - 1)
+    return False
 
 
 def check_number(name: str, scalar: str, number: Any, dtype: np.dtype[Any]) -> None:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from heapq import heapify, heappop, heappush
 from threading import Condition
+from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import _core
@@ -147,6 +148,7 @@ class _Queue:
     def __init__(self, needs: Sequence[Collection[int]]) -> None:
         self.changed = Condition()
         self.done: list[int] = []
+        self.under_way = 0
         self.stopped = False
         self._open = [len(before) for before in needs]
         self._followers: dict[int, list[int]] = defaultdict(list)
@@ -165,16 +167,23 @@ class _Queue:
             if self.stopped or not self._left:
                 return None
             self._left -= 1
+            self.under_way += 1
             return heappop(self._ready)
 
     def end(self, task: int) -> None:
         with self.changed:
             self.done.append(task)
+            self.under_way -= 1
             for follower in self._followers[task]:
                 self._open[follower] -= 1
                 if not self._open[follower]:
                     heappush(self._ready, follower)
             self.changed.notify_all()
+
+    def drop(self) -> None:
+        """Forget a task that has failed."""
+        with self.changed:
+            self.under_way -= 1
 
     def stop(self) -> None:
         with self.changed:
@@ -221,6 +230,9 @@ def share_out(
         except BaseException:
             stop()
             raise
+        finally:
+            for _ in current:
+                queue.drop()
 
     # The host's library has several threads itself.
     threads = [device for i in range(THREADS) for device in devices if i == 0 or device.backend != "host"]
@@ -231,7 +243,7 @@ def share_out(
                     for future in [pool.submit(of_thread, device) for device in threads[: len(needs)]]:
                         future.result()
                 except BaseException:
-                    stop()  # the pool waits for the parts that are under way
+                    _wait_for_tasks(queue, stop)
                     raise
         except BaseException as error:
             try:
@@ -243,6 +255,18 @@ def share_out(
     except BaseException as error:
         error.add_note(f"{name}: {described(sorted(queue.done))}")
         raise
+
+
+def _wait_for_tasks(queue: _Queue, stop: Callable[[], None]) -> None:
+    """Stop, and wait for the tasks that are under way, also after another Ctrl-C: they write into arrays."""
+    while True:
+        try:
+            stop()
+            while queue.under_way:
+                sleep(0.001)  # unlike Condition.wait, it may be interrupted at any place
+        except KeyboardInterrupt:
+            continue
+        return
 
 
 def note_of(parts: Sequence[str], halves: Sequence[str] = ()) -> str:

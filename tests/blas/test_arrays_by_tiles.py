@@ -381,6 +381,55 @@ def test_ctrl_c_between_tiles_names_the_finished_ones(small_tiles: None) -> None
         assert done.any() and (B[done] == 4).all() and (B[~done] == 2).all()
 
 
+@pytest.mark.promise("T76")
+def test_another_ctrl_c_does_not_leave_tiles_under_way(small_tiles: None) -> None:
+    device = testing.sim_device(delay_us=3000)
+    A, B = np.eye(200), np.full((200, 180), 2.0)
+    ends, calls = threading.Event(), []
+
+    def handle(number: int, frame: object) -> None:
+        if not ends.is_set():
+            raise KeyboardInterrupt
+
+    before = testing.backend_calls("sim:0")
+
+    def interrupt() -> None:
+        while testing.backend_calls("sim:0") < before + 20:
+            time.sleep(0.001)
+        while not ends.wait(0.002):
+            calls.append(os.kill(os.getpid(), signal.SIGINT))
+
+    handler = signal.signal(signal.SIGINT, handle)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            thread.start()
+            blas.trmm(2.0, A, B, devices=["sim:0"])
+        ends.set()
+        counters, after = device.counters, B.copy()
+        thread.join()
+    finally:
+        ends.set()
+        signal.signal(signal.SIGINT, handler)
+        testing.sim_device()
+    assert len(calls) > 1 and counters.mappings == 0
+    done = finished(caught.value, "blas.trmm", B=B)["B"]
+    assert (after[done] == 4).all() and (after[~done] == 2).all() and np.array_equal(B, after)
+
+
+def test_a_result_whose_elements_overlap_is_refused(on: str) -> None:
+    A, memory = np.eye(6), np.ones(20)
+    for strides in ((0, 8), (8, 0), (8, 8), (-8, 16)):
+        B = np.lib.stride_tricks.as_strided(memory[8:], (6, 6), strides)
+        for name, arguments in (("trmm", (1.0, A, B)), ("syrk", (1.0, A, 0.0, B)), ("gemm", (1.0, A, A, 0.0, B))):
+            with pytest.raises(AliasError, match=rf"^blas\.{name}: two indices of [BC] name the same element, with st"):
+                getattr(blas, name)(*arguments, devices=[on])
+    assert (memory == 1).all()
+    C = np.empty((6, 6))
+    blas.syrk(1.0, np.broadcast_to(1.0, (6, 4)), 0.0, C, devices=[on])
+    assert (C[triangle(6, "U")] == 4).all()
+
+
 def test_wrong_arguments_are_named(on: str) -> None:
     A, B, C = np.eye(4), np.ones((4, 5)), np.zeros((4, 5))
     read_only = np.zeros((4, 5))
