@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .. import _core
 from .._operands import need_option
 from ..arguments import Scratch
 from ..blas.gemm import gemm
 from ..blas.level1 import swap
 from ..blas.level3 import herk, trsm
-from ..blas.streamed import check_arrays, devices_of, triangular
+from ..blas.streamed import check_arrays, devices_of, refuse_shared, triangular
 from ..blas.tiles import THREADS, Sides, Step, Task, Tile, compute, cuts, free_space, order_of, sides_for
-from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError
+from ..dtypes import refuse_masked
+from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError, PresentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 
@@ -178,12 +180,12 @@ def factor_general(
     need_option(name, "singular", singular, ("raise", "keep"))
     if B is not None:
         _need_square(name, A, B)
-    _need_pivots(name, ipiv, min(A.shape), {**arrays, "ipiv": ipiv})
+    _need_pivots(name, min(A.shape), len(arrays) + 1, **arrays, ipiv=ipiv)
     _need_no_info(name, info)
     if not A.size:
         return
     # In C order the factors are of A^T, as for pointers.
-    place = _factor_panels(name, getrf, A.T if order_of(A) == "C" else A, ipiv, used)
+    place = _factor_panels(name, getrf, A if _by_columns(A) else A.T, ipiv, used)
     if place and singular == "raise":
         raise _refused(name, _SINGULAR, place)
     if B is not None:
@@ -196,7 +198,7 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
     check_arrays(name, vectors=("B",), A=A, B=B)
     need_option(name, "trans", trans, ("N", "T", "C"))
     _need_square(name, A, B)
-    _need_pivots(name, ipiv, len(A), {"B": B})
+    _need_pivots(name, len(A), 1, A=A, ipiv=ipiv, B=B)
     wrong = np.flatnonzero((ipiv < np.arange(1, len(A) + 1)) | (ipiv > len(A)))
     if len(wrong):
         i = int(wrong[0])
@@ -204,7 +206,7 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
             f"{name}: ipiv[{i}] is {ipiv[i]}, needs to be from {i + 1} to {len(ipiv)}: pivots count from 1, as getrf "
             f"returns them"
         )
-    if trans == "C" and A.dtype.kind == "c" and order_of(A) == "C":
+    if trans == "C" and A.dtype.kind == "c" and not _by_columns(A):
         raise ArgumentError(
             f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor a copy in it: '
             f"numpy.asfortranarray(A)"
@@ -212,18 +214,29 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
     _solve_factored(name, A, ipiv, B, trans, used)
 
 
-def _need_pivots(name: str, ipiv: Any, size: int, written: dict[str, NDArray[Any]]) -> None:
+def _by_columns(A: NDArray[Any]) -> bool:
+    """Return whether the factors are A's, and not those of A^T. A row or column may be in both orders."""
+    return order_of(A) == "F" or len(A) == 1 or (A.shape[1] == 1 and A.strides[0] == A.itemsize)
+
+
+def _need_pivots(name: str, size: int, written: int, **arrays: Any) -> None:
+    """Check ipiv, and that it and the arrays that are written, the last ones, can be used on the host."""
+    ipiv = arrays["ipiv"]
+    refuse_masked(f"{name}: ipiv", ipiv)
     if not isinstance(ipiv, np.ndarray):
         raise ArgumentTypeError(f"{name}: with devices, ipiv needs a NumPy array, got {type(ipiv).__name__}")
     if ipiv.dtype != np.int32:
         raise DTypeError(f"{name}: ipiv needs int32, got {ipiv.dtype}")
     if ipiv.shape != (size,):
         raise ArgumentError(f"{name}: ipiv has shape {ipiv.shape}, needs ({size},) for A of that shape")
-    for operand, array in written.items():
-        if not array.flags.writeable:
-            raise DirectionError(
-                f"{name}: {operand} is read-only, or lent; pass a writable array, outside of its region"
-            )
+    refuse_shared(name, arrays, written)
+    results = [*arrays][-written:]
+    for operand in ["ipiv", *results]:
+        if _core.is_lent_in_part(arrays[operand]):
+            raise PresentError(f"{name}: {operand} is lent, or a part of it; leave that region first")
+    for operand in results:
+        if not arrays[operand].flags.writeable:
+            raise DirectionError(f"{name}: {operand} is read-only; pass a writable array")
 
 
 def _factor_panels(
@@ -246,6 +259,8 @@ def _factor_panels(
         )
     sides = Sides(width, space)
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
+    # The number of panels that may change at once: each also needs memory for a part of an earlier one.
+    at_once = max(1, int(min(space / (2 * of_column * width), THREADS)))
     first_zero: list[int] = []
 
     def exchange(panel: DevicePtr, pivots: NDArray[np.int32], first: int) -> None:
@@ -281,10 +296,10 @@ def _factor_panels(
         return lambda panel: exchange(panel, ipiv[own[1] : size], own[1])
 
     tasks = []
-    for panel in panels:
+    for i, panel in enumerate(panels):
         left = [other for other in panels if other < panel and other[1] <= size]
         steps = [Step(update(other), (Tile("A", other[0], m, *other),)) for other in left]
-        after = tuple(Tile("A", 0, m, *other) for other in left)
+        after = tuple(Tile("A", 0, m, *other) for other in {*left, *panels[: max(i + 1 - at_once, 0)]})
         if panel[1] <= size:
             steps.append(Step(factor(panel)))
         tasks.append(Task(Tile("A", 0, m, *panel), steps, after=after))
@@ -311,7 +326,7 @@ def _solve_factored(
     """Solve op(A) X = B with the factors that getrf left."""
     if not B.size:
         return
-    if order_of(A) == "C":  # the factors are of A^T
+    if not _by_columns(A):  # the factors are of A^T
         A, trans = A.T, "T" if trans == "N" else "N"
     rows = np.arange(len(A))
     for i, pivot in enumerate(ipiv.tolist()):

@@ -27,6 +27,7 @@ from offload_args.errors import (
     DTypeError,
     HostAccessError,
     OffloadError,
+    PresentError,
 )
 
 from .conftest import Matrices
@@ -131,6 +132,30 @@ def test_lu_of_a_matrix_that_is_larger_than_the_device(small_device: Device, mat
     residual = np.abs(original @ x - b).max() / (np.abs(original).sum(axis=1).max() * np.abs(x).max())
     assert residual < 50 * np.finfo(matrices.dtype).eps
     assert small_device.counters.memory_peak <= 1 << 20
+
+
+def test_a_wide_matrix_that_is_larger_than_the_device_is_factored(small_device: Device) -> None:
+    original = Matrices("float64").general(200, 1500)
+    A, ipiv = np.asfortranarray(original), np.empty(200, np.int32)
+    lapack.getrf(A, ipiv, devices=[small_device])
+    factors, pivots = scipy.linalg.lu_factor(original)
+    assert np.array_equal(ipiv, pivots + 1) and np.allclose(A, factors)
+    assert small_device.counters.memory_peak <= 1 << 20
+
+
+def test_rows_and_columns_have_the_pivots_of_pointers(device: str) -> None:
+    values = Matrices("float64").general(9, 9)
+
+    def parts(A: NDArray[Any]) -> list[NDArray[Any]]:
+        return [A[:1], A[:, :1], A.T[:1], A.T[:, :1], A[:1, :1]]
+
+    for i in range(len(parts(values))):
+        A, B = values.copy(), values.copy()
+        ipiv, pivots = np.empty(1, np.int32), np.empty(1, np.int32)
+        with offload_args(parts(A)[i], pivots, device=device) as pointers:
+            lapack.getrf(*pointers)
+        lapack.getrf(parts(B)[i], ipiv, devices=[device])
+        assert ipiv == pivots and np.allclose(A, B)
 
 
 def test_parts_of_arrays_and_files(device: str, small_tiles: None, tmp_path: Any) -> None:
@@ -331,6 +356,41 @@ def test_wrong_arguments_are_named(device: str) -> None:
         with pytest.raises(HostAccessError, match=r"^lapack\.potrf: with devices, A needs a NumPy array"):
             lapack.potrf(pointer, devices=[device])
     assert np.array_equal(A, np.eye(4)) and (B == 1).all()
+
+
+def test_pivots_that_share_memory_are_refused(device: str) -> None:
+    A, B = np.eye(4) * 2, np.ones((4, 2))
+    of_A, of_B = A.view(np.int32)[0, :4], B.view(np.int32)[:, 0]
+    of_B[...] = 1, 2, 3, 4
+    before = B.copy()
+    repeated = np.lib.stride_tricks.as_strided(np.ones(1, np.int32), (4,), (0,))
+    wrong: list[tuple[str, Any]] = [
+        (r"ipiv shares memory with A", lambda: lapack.getrf(A, of_A, devices=[device])),
+        (r"ipiv shares memory with B", lambda: lapack.gesv(A, of_B, B, devices=[device])),
+        (r"B shares memory with ipiv", lambda: lapack.getrs(A, of_B, B, devices=[device])),
+        (r"two indices of ipiv name the same element", lambda: lapack.getrf(A, repeated, devices=[device])),
+    ]
+    for words, call in wrong:
+        with pytest.raises(AliasError, match=rf"^lapack\.\w+: {words}"):
+            call()
+    with pytest.raises(ArgumentTypeError, match=r"^lapack\.getrf: ipiv is a masked array"):
+        lapack.getrf(A, np.ma.array(np.empty(4, np.int32)), devices=[device])
+    assert np.array_equal(A, np.eye(4) * 2) and np.array_equal(B, before)
+
+
+def test_lent_pivots_and_right_sides_are_refused(device: str) -> None:
+    A, B, ipiv = np.eye(4) * 2, np.ones((4, 2)), np.arange(1, 5, dtype=np.int32)
+    for lent, operand in ((B, "B"), (B[:2], "B"), (ipiv, "ipiv"), (ipiv[2:], "ipiv")):
+        with offload_args(lent, device=device) as (pointer,):
+            pointer.fill(3)
+            with pytest.raises(PresentError, match=rf"^lapack\.getrs: {operand} is lent, or a part of it; leave"):
+                lapack.getrs(A, ipiv, B, devices=[device])
+            with pytest.raises(PresentError, match=rf"^lapack\.gesv: {operand} is lent, or a part of it; leave"):
+                lapack.gesv(A, ipiv, B, devices=[device])
+    with offload_args(A, device=device):
+        with pytest.raises(PresentError, match=r"^lapack\.getrf: A is lent, or a part of it; leave that region first"):
+            lapack.getrf(A, ipiv, devices=[device])
+    assert np.array_equal(A, np.eye(4) * 2)
 
 
 def test_no_space_for_the_narrowest_panel_is_told() -> None:
