@@ -93,8 +93,9 @@ class Sides(NamedTuple):
 
 
 def free_space(devices: Iterable[Device]) -> float:
-    """Return the bytes that a program may take on each of the devices."""
-    return min(device.memory.free * _SHARE if device.memory.total else math.inf for device in devices)
+    """Return the bytes that a program may take on each of the devices; infinity if they are not known."""
+    memories = [device.memory for device in devices]
+    return min(memory.free * _SHARE if memory.total else math.inf for memory in memories)
 
 
 def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int, depth: float = 1.0) -> Sides:
@@ -345,8 +346,8 @@ class _Cache:
         try:
             self._end(evicted)
             self._fill(block, tile, loads)
-        except BaseException:
-            self.lose(tile)
+        except BaseException as error:
+            self.lose_after(error, tile)
             raise
         with self._changed:
             block.is_ready = True
@@ -358,14 +359,21 @@ class _Cache:
             self._blocks[tile].users -= 1
             self._changed.notify_all()
 
+    def lose_after(self, error: BaseException, tile: Tile) -> None:
+        """Forget a tile whose contents are undefined. A failure becomes a note of the error that comes first."""
+        try:
+            self.lose(tile)
+        except OffloadError as failure:
+            error.add_note(f"{self.name}: then {failure}")
+
     def lose(self, tile: Tile) -> None:
         """Forget a tile whose contents are undefined."""
         with self._changed:
             block = self._blocks.pop(tile)
-        if block.region is not None:
-            block.region.discard()
-            block.region = None
+        region, block.region = block.region, None
         self._end([block])
+        if region is not None:
+            region.discard()
 
     def _evicted(self, nbytes: int) -> list[_Block] | None:
         """Return the blocks that make room for a tile, after forgetting them; None if too many tiles are in use."""
@@ -379,13 +387,16 @@ class _Cache:
         return [self._blocks.pop(tile) for tile in chosen] if room >= nbytes else None
 
     def _end(self, blocks: list[_Block]) -> None:
-        """Free the memory of blocks that were forgotten."""
-        for block in blocks:
-            if block.region is not None:
-                block.region.close()
-        with self._changed:
-            self._used -= sum(block.nbytes for block in blocks)
-            self._changed.notify_all()
+        """Free the memory of blocks that were forgotten. Raise the first failure after that."""
+        try:
+            with ExitStack() as stack:
+                for block in blocks:
+                    if block.region is not None:
+                        stack.callback(block.region.close)
+        finally:
+            with self._changed:
+                self._used -= sum(block.nbytes for block in blocks)
+                self._changed.notify_all()
 
     def _fill(self, block: _Block, tile: Tile, loads: bool) -> None:
         size = math.prod(tile.shape)
@@ -480,10 +491,7 @@ def compute(
                     _make(step, pointer, cache)
                 cache.store(task.tile, pointer)
             except BaseException as error:
-                try:
-                    cache.lose(task.tile)
-                except OffloadError as failure:
-                    error.add_note(f"{name}: then {failure}")
+                cache.lose_after(error, task.tile)
                 raise
             cache.free(task.tile)
             for other in caches.values():

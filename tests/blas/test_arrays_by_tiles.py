@@ -330,8 +330,9 @@ def test_several_devices_share_the_tiles(small_tiles: None) -> None:
 @pytest.mark.promise("T76")
 # Without an event copies are slower, and nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["syrk", "symm", "trmm", "trsm"])
-def test_an_error_names_the_finished_tiles(name: str, small_tiles: None) -> None:
+def test_an_error_names_the_finished_tiles(name: str, step: int, small_tiles: None) -> None:
     A, B = np.eye(50) * 2 + np.diag(np.ones(40), 10), whole((50, 50), "float64")
     C = B.copy()
     expected = {
@@ -342,7 +343,7 @@ def test_an_error_names_the_finished_tiles(name: str, small_tiles: None) -> None
     }[name]
     operands = {"syrk": [A, 0.0, C], "symm": [A, B, 0.0, C], "trmm": [A, C], "trsm": [A, C]}[name]
     result, before, failed = "C" if name in ("syrk", "symm") else "B", C.copy(), 0
-    for k in range(1, 300, 13):
+    for k in range(1, 300, step):
         testing.sim_device()
         C[...] = before
         testing.fail_call("sim:0", k)

@@ -247,11 +247,12 @@ def test_several_devices_factor_one_matrix(small_tiles: None, monkeypatch: pytes
 @pytest.mark.promise("T76")
 # Without an event copies are slower, and nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
-def test_after_a_failing_call_finished_tiles_are_named(small_tiles: None) -> None:
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_after_a_failing_call_finished_tiles_are_named(step: int, small_tiles: None) -> None:
     matrices, failed = Matrices("float64"), 0
     H, right = matrices.definite(40), matrices.general(40, 2)
     factor, solution = scipy.linalg.cholesky(H), np.linalg.solve(H, right)
-    for k in range(1, 300, 11):
+    for k in range(1, 300, step):
         testing.sim_device()
         A, B = H.copy(), right.copy()
         testing.fail_call("sim:0", k)
@@ -272,10 +273,11 @@ def test_after_a_failing_call_finished_tiles_are_named(small_tiles: None) -> Non
 
 @pytest.mark.promise("T76")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
-def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(small_tiles: None) -> None:
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(step: int, small_tiles: None) -> None:
     matrices, failed = Matrices("float64"), 0
     original, right = np.asfortranarray(matrices.general(40, 40)), matrices.general(40, 2)
-    for k in range(1, 400, 17):
+    for k in range(1, 400, step):
         testing.sim_device()
         A, B, ipiv = original.copy("F"), right.copy(), np.empty(40, np.int32)
         testing.fail_call("sim:0", k)
