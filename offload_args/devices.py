@@ -166,6 +166,11 @@ class Device:
         return bool(self._info.flags & _core.OA_DEVICE_GPU)
 
     @property
+    def coherent(self) -> bool:
+        """Whether regions lend arrays to it without copies: it uses the host's memory (docs/guide/coherent.md)."""
+        return _core.device_info(self.number).coherent
+
+    @property
     def memory(self) -> Memory:
         """The free and total memory now, in bytes; zeros if the driver does not report it."""
         info = _core.device_info(self.number)

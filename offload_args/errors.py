@@ -266,6 +266,7 @@ _CALLERS: Final = {
     "oa_region_wait": "offload_args",
     "oa_release": "Device.release",
     "oa_residency_configure": "testing",
+    "oa_coherent_configure": "testing",
     "oa_scratch": "DevicePtr",
     "oa_sim_configure": "testing",
     "oa_stage": "DevicePtr",

@@ -11,7 +11,17 @@ from . import _core, libraries
 from .devices import Counters, Device, as_device, opened
 from .errors import ArgumentError
 
-__all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_mappings_left", "residency", "sim_device"]
+__all__ = [
+    "Moved",
+    "backend_calls",
+    "coherent",
+    "counting",
+    "fail_call",
+    "library",
+    "no_mappings_left",
+    "residency",
+    "sim_device",
+]
 
 # {device number: (capacity, delay_us) of sim_device()}. fail_call() passes them again, because the core sets all
 # properties in one call.
@@ -124,6 +134,30 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
         yield
     finally:
         _core.residency_configure(-1, True)
+
+
+@contextmanager
+def coherent(mode: Literal["never", "auto", "always"] = "always") -> Iterator[None]:
+    """Run a block with another OFFLOAD_ARGS_COHERENT.
+
+    mode: "always" lets host and sim use the arrays in the host's memory, as a device with the host's page tables does.
+    Regions that are entered in the block obey it until they are left.
+
+        device, x = testing.sim_device(), np.ones(3)
+        with testing.coherent(), testing.counting(device) as moved, offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+        print(x, moved.bytes_up + moved.bytes_down)  # [2. 2. 2.] 0
+
+    See also: Device.coherent, testing.counting; docs/guide/coherent.md.
+    """
+    modes = ("never", "auto", "always")  # by oa_coherence
+    if mode not in modes:
+        raise ArgumentError(f'coherent: mode needs "never", "auto" or "always", got {mode!r}')
+    _core.coherent_configure(modes.index(mode))
+    try:
+        yield
+    finally:
+        _core.coherent_configure(-1)
 
 
 def no_mappings_left() -> None:

@@ -94,6 +94,7 @@ enum {                        /* constants of the driver that only this file use
        ATTRIBUTE_COMPUTE_MAJOR = 75,
        ATTRIBUTE_COMPUTE_MINOR = 76,
        ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
+       ATTRIBUTE_HOST_PAGE_TABLES = 100,
        ATTRIBUTE_MEMORY_POOLS = 115,
        POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
        ON_HOST = 1,

@@ -29,6 +29,7 @@ enum { /* constants of the driver that only this file uses */
        ATTRIBUTE_COMPUTE_MAJOR = 23,
        ATTRIBUTE_COMPUTE_MINOR = 61,
        ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 65,
+       ATTRIBUTE_HOST_PAGE_TABLES = 66,
        ATTRIBUTE_MEMORY_POOLS = 88,
        NO_DEVICE = 100,
        INVALID_DEVICE = 101,

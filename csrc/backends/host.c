@@ -20,6 +20,7 @@ static int host_count(int *count) {
 /* Sets the model to the processor's name, if the system has it. */
 static int host_open(oa_device *device) {
   struct utsname name;
+  device->reads_host = OA_READS_PAGES; /* not more: copies show the mistakes that other devices would show */
   snprintf(device->model, sizeof device->model, "%s", uname(&name) == 0 ? name.machine : "CPU");
   FILE *file = fopen("/proc/cpuinfo", "re");
   if (!file) return OA_OK;

@@ -177,6 +177,15 @@ static bool is_inside(void *const *tree, uint64_t address, size_t nbytes) {
   return block && (*block)->address <= address && nbytes <= (*block)->nbytes - (address - (*block)->address);
 }
 
+/* Returns whether the range is memory of the host: none of it is or was the device's own. Under sim->mutex. */
+static bool is_of_host(const struct sim *sim, uint64_t address, size_t nbytes) {
+  const struct block key = {.address = address - RED_ZONE, .nbytes = nbytes + 2 * (size_t)RED_ZONE};
+  if (!nbytes || tfind(&key, &sim->live, compare)) return false;
+  for (const struct block *block = sim->oldest; block; block = block->next)
+    if (compare(&key, block) == 0) return false;
+  return true;
+}
+
 /* Notes a variable of a module: it is memory of the device from now on. */
 static int sim_module_variable(oa_device *device, void *module, const char *name, uint64_t *address, size_t *nbytes) {
   struct sim *sim = device->state;
@@ -209,7 +218,7 @@ static int check_range(oa_device *device, const char *operation, uint64_t addres
   }
   pthread_mutex_lock(&sim->mutex);
   const bool inside = is_inside(&sim->live, address, span) || is_inside(&sim->pins, address, span) ||
-                      is_inside(&sim->variables, address, span);
+                      is_inside(&sim->variables, address, span) || (device->coherent && is_of_host(sim, address, span));
   pthread_mutex_unlock(&sim->mutex);
   if (inside) return OA_OK;
   return oa_fail(OA_ERROR_BACKEND,
@@ -480,6 +489,7 @@ static int sim_open(oa_device *device) {
   sim->newest = &sim->oldest;
   pthread_mutex_init(&sim->mutex, NULL);
   device->state = sim;
+  device->reads_host = OA_READS_PAGES; /* not more: by default everything is copied */
   snprintf(device->model, sizeof device->model, "strict test device");
   return OA_OK;
 }

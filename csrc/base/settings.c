@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* cpu_set_t and its functions */
 #include "base/settings.h"
 
+#include "offload_args/core.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <sched.h>
@@ -14,6 +16,7 @@ static const char memory_variable[] = "OFFLOAD_ARGS_MEMORY_LIMIT";
 static const char pinned_variable[] = "OFFLOAD_ARGS_PINNED_LIMIT";
 static const char threads_variable[] = "OFFLOAD_ARGS_THREADS";
 static const char guard_variable[] = "OFFLOAD_ARGS_GUARD";
+static const char coherent_variable[] = "OFFLOAD_ARGS_COHERENT";
 
 int oa_parse_bytes(const char *text, int64_t total, int64_t *bytes) {
   static const struct {
@@ -75,7 +78,25 @@ bool oa_settings_guard(void) {
   return asked;
 }
 
+/* Returns an oa_coherence, or -1 if the text names none. */
+static int asked_coherence(void) {
+  static const char *const names[] = {"never", "auto", "always"}; /* by oa_coherence */
+  const char *text = getenv(coherent_variable);
+  if (!text || !*text) return OA_COHERENT_AUTO;
+  for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+    if (strcmp(text, names[i]) == 0) return i;
+  return -1;
+}
+
+int oa_settings_coherence(void) {
+  const int asked = asked_coherence();
+  return asked < 0 ? OA_COHERENT_NEVER : asked;
+}
+
 int oa_settings_check(void) {
+  if (asked_coherence() < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs \"auto\", \"never\" or \"always\"", coherent_variable,
+                   getenv(coherent_variable));
   if (asked_guard() < 0)
     return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs 0 or 1", guard_variable, getenv(guard_variable));
   int threads;

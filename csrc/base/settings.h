@@ -10,6 +10,8 @@
 /* Checks the environment variables of this file. Returns OA_ERROR_ARGUMENT, with the text set, if a variable is
  * wrong. */
 int oa_settings_check(void);
+/* Returns OFFLOAD_ARGS_COHERENT, an oa_coherence; OA_COHERENT_AUTO if it is not set. */
+int oa_settings_coherence(void);
 /* Returns OFFLOAD_ARGS_GUARD: whether all regions guard their arrays. The variable is read once. */
 bool oa_settings_guard(void);
 /* Returns OFFLOAD_ARGS_THREADS: the number of threads that copy for one device, the calling thread included. If the

@@ -33,8 +33,8 @@ enum { /* sizes of the first versions */
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
 OA_ENDS_WITH(oa_chain_info, nbytes);
 OA_ENDS_WITH(oa_chain_use, pointer);
-OA_ENDS_WITH(oa_counters, bytes_peer);
-OA_ENDS_WITH(oa_device_info, dlpack_type);
+OA_ENDS_WITH(oa_counters, bytes_former);
+OA_ENDS_WITH(oa_device_info, coherent);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
 OA_ENDS_WITH(oa_launch, waits);

@@ -117,7 +117,7 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   int64_t bytes = 0;
   if (device->backend->flags & OA_SYNCHRONOUS) return 0;
   for (int m = 0; m < count; m++)
-    if (!moves[m].in_place) bytes += oa_lines_bytes(moves[m].lines);
+    if (!moves[m].in_place && !moves[m].coherent) bytes += oa_lines_bytes(moves[m].lines);
   return bytes;
 }
 

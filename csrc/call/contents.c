@@ -33,9 +33,11 @@ static int note_elsewhere(oa_present *element, void *data) {
 static bool on_host(const oa_slot *slot) {
   oa_mapping *mapping = slot->mapping;
   if (!mapping || mapping->kind != OA_MAPS_HOST || slot->out) return false;
-  mapping->elsewhere =
-      mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
-  if (mapping->elsewhere) return false;           /* a call checks which device has the newer bytes */
+  if (mapping->special & OA_IS_ELSEWHERE) {
+    if (oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping))
+      return false; /* a call checks which device has the newer bytes */
+    mapping->special &= (uint8_t)~OA_IS_ELSEWHERE;
+  }
   if (oa_capture_concerns(mapping)) return false; /* captured calls may write first; a call then refuses the read */
   const oa_group *group = slot->group;
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);

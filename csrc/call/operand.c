@@ -5,6 +5,7 @@
 #include "library/library.h"
 #include "region/caller.h"
 #include "region/capture.h"
+#include "region/coherent.h"
 #include "region/leave.h"
 #include "region/residency.h"
 
@@ -96,7 +97,7 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
   other_device other = {.mapping = mapping};
   if (!mapping->listed) return OA_OK;
   oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_other, &other);
-  if (!other.present) mapping->elsewhere = false;
+  if (!other.present) mapping->special &= (uint8_t)~OA_IS_ELSEWHERE;
   const oa_mapping *conflict = writes ? other.present : other.newer;
   if (!conflict) return OA_OK;
   return oa_fail(
@@ -104,6 +105,18 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
       "that region first",
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
+}
+
+/* Checks an operand of a special mapping. Saves the former bytes of a coherent group before its first write. Returns
+ * OA_LOOK_AGAIN if it freed the lock meanwhile. */
+static __attribute__((cold, noinline)) int check_special(const oa_call *call, const oa_operand *o,
+                                                         const oa_slot *slot) {
+  oa_mapping *mapping = slot->mapping;
+  const bool writes = o->touched & OA_FOR_WRITING; /* code that has the address may write at any time */
+  const int status = mapping->special & OA_IS_ELSEWHERE ? check_elsewhere(call, o, mapping, writes) : OA_OK;
+  if (status || !writes || !oa_is_coherent(mapping) || slot->group->saved) return status;
+  const int saved = oa_coherent_save(call->function, mapping, slot->group);
+  return saved ? saved : OA_LOOK_AGAIN;
 }
 
 static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
@@ -242,10 +255,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     const int status = check_part(call, o, slot, lines, exact, unwritten, up);
     if (status) return status;
   }
-  if (OA_UNLIKELY(mapping->elsewhere)) { /* code that has the address may write at any time */
-    return check_elsewhere(call, o, mapping, o->touched & OA_FOR_WRITING);
-  }
-  return OA_OK;
+  return OA_UNLIKELY(mapping->special) ? check_special(call, o, slot) : OA_OK;
 }
 
 static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
@@ -445,7 +455,7 @@ static inline int wait_for_others(const oa_call *call, const oa_operand *o, cons
     oa_region_complete(mapping->leaving);
     return OA_LOOK_AGAIN;
   }
-  if (OA_UNLIKELY(mapping->elsewhere) && mapping->listed) {
+  if (OA_UNLIKELY(mapping->special & OA_IS_ELSEWHERE) && mapping->listed) {
     const int status = oa_complete_overlapping(call->function, mapping->at.low, mapping->at.high);
     if (status) return status;
   }

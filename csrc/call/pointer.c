@@ -4,7 +4,10 @@
 #include "call/call.h"
 #include "device/memory.h"
 #include "region/capture.h"
+#include "region/coherent.h"
 #include "region/guard.h"
+#include "region/leave.h"
+#include "region/separate.h"
 #include "region/slot.h"
 #include "region/update.h"
 #include "transfer/transfer_trace.h"
@@ -189,6 +192,12 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
   const bool empty = !slot->mapping;
+  while (keep && !empty && oa_is_coherent(slot->mapping)) {
+    status = oa_coherent_separate(function, slot->mapping);
+    oa_unlock();
+    if (status && status != OA_LOOK_AGAIN) return status;
+    if (!(slot = oa_slot_enter(function, "pointer", pointer, &status))) return status;
+  }
   oa_unlock();
   if (empty) {
     *address = 0;

@@ -30,6 +30,13 @@ enum oa_backend_flags {
   OA_COUNTS_THREADS = 1 << 11  /* the driver's limit of 32 bits for an axis of the grid counts threads, not blocks */
 };
 
+/* How a device reads host memory that no driver has pinned. */
+enum oa_host_reading {
+  OA_READS_NOTHING, /* not at all */
+  OA_READS_PAGES,   /* the driver moves or maps its pages, over the bus */
+  OA_READS_HOST     /* by the host's own page tables: the device is coherent with the host */
+};
+
 enum { OA_RELAXED = 2 }; /* a mode of oa_backend.capture_mode */
 
 /* The end of a graph's loop: a number that the graph's calls write is not 0, or the graph ran at_most times. */
@@ -154,7 +161,7 @@ typedef struct oa_backend {
 
 struct oa_counts { /* oa_counters, but atomic */
   _Atomic int64_t copies_up, bytes_up, copies_down, bytes_down, allocations, frees, mappings, regions, calls;
-  _Atomic int64_t memory_used, memory_peak, pinned_bytes, copies_peer, bytes_peer;
+  _Atomic int64_t memory_used, memory_peak, pinned_bytes, copies_peer, bytes_peer, bytes_former;
 };
 
 struct oa_device {
@@ -165,8 +172,10 @@ struct oa_device {
   /* set by the backend's `open` */
   char model[128];
   int driver_version, compute_major, compute_minor;
-  int node;    /* NUMA node near the device; -1: not known, as before `open` */
-  void *state; /* owned by the backend */
+  int reads_host;       /* an enum oa_host_reading */
+  int node;             /* NUMA node near the device; -1: not known, as before `open` */
+  void *state;          /* owned by the backend */
+  atomic_bool coherent; /* set by the core: regions lend host memory to the device without copies */
   /* The core owns the fields from here on; a backend does not use them. */
   atomic_int lost; /* an enum oa_lost; oa_device_lost sets it once the device can't be used any more */
   char lost_reason[512];

@@ -2,6 +2,7 @@
 
 #include "base/settings.h"
 #include "base/sized.h"
+#include "offload_args/testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,29 @@ int oa_device_read_limit(oa_device *device) {
   return status;
 }
 
+/* The oa_coherence that a test chose in place of the environment's; -1: none. */
+static atomic_int chosen_coherence = -1;
+
+/* Decides whether regions lend host memory to the device without copies. */
+static void decide_coherence(oa_device *device) {
+  const int chosen = atomic_load(&chosen_coherence), coherence = chosen < 0 ? oa_settings_coherence() : chosen;
+  device->coherent = coherence == OA_COHERENT_ALWAYS
+                         ? device->reads_host >= OA_READS_PAGES
+                         : coherence == OA_COHERENT_AUTO && device->reads_host == OA_READS_HOST;
+}
+
+int oa_coherent_configure(int coherence) {
+  int status = oa_core_start();
+  if (status) return status;
+  if (coherence < -1 || coherence > OA_COHERENT_ALWAYS)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_coherent_configure: %d is not an oa_coherence, and not -1", coherence);
+  pthread_mutex_lock(&opening);
+  atomic_store(&chosen_coherence, coherence);
+  for (int i = 0; i < atomic_load(&device_count); i++) decide_coherence(atomic_load(&devices[i]));
+  pthread_mutex_unlock(&opening);
+  return OA_OK;
+}
+
 /* Opens device `index` of the backend. Called with `opening`. */
 static int open_device(const char *name, const oa_backend *backend, int index, oa_device **opened) {
   int available;
@@ -160,6 +184,7 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
   device->node = -1;
   snprintf(device->name, sizeof device->name, backend->flags & OA_SINGLE ? "%s" : "%s:%d", backend->name, index);
   status = backend->open(device);
+  decide_coherence(device);
   if (!status) status = oa_device_read_limit(device);
   if (status) {
     free(device);
@@ -257,6 +282,8 @@ int oa_device_get_info(int number, oa_device_info *info) {
       .driver_version = device->driver_version,
       .compute_major = device->compute_major,
       .compute_minor = device->compute_minor,
+      .reads_host = device->reads_host,
+      .coherent = device->coherent,
   };
   snprintf(now.name, sizeof now.name, "%s", device->name);
   snprintf(now.backend, sizeof now.backend, "%s", device->backend->name);
@@ -298,6 +325,7 @@ int oa_device_get_counters(int number, oa_counters *counters) {
       .pinned_bytes = counts->pinned_bytes,
       .copies_peer = counts->copies_peer,
       .bytes_peer = counts->bytes_peer,
+      .bytes_former = counts->bytes_former,
   };
   oa_sized_write(counters, &now);
   return OA_OK;

@@ -6,6 +6,7 @@
 #include "device/memory.h"
 #include "device/staging.h"
 #include "region/array.h"
+#include "region/coherent.h"
 #include "region/guard.h"
 #include "region/leave.h"
 #include "region/residency.h"
@@ -62,7 +63,7 @@ static int note_overlap(oa_present *element, void *data) {
     *(o->here ? &o->another : &o->here) = mapping;
   } else {
     o->elsewhere = true;
-    mapping->elsewhere = true;
+    mapping->special |= OA_IS_ELSEWHERE;
     o->written_elsewhere |= oa_mapping_is_newer(mapping);
   }
   return 0;
@@ -188,6 +189,13 @@ static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_arra
   return OA_OK;
 }
 
+/* Returns whether a device can use the arrays in the host's memory. */
+static bool are_aligned(oa_lent_array *const *cluster, int count) {
+  for (int i = 0; i < count; i++)
+    if (cluster[i]->low % (uintptr_t)oa_itemsize(cluster[i]->array->dtype)) return false;
+  return true;
+}
+
 /* Makes a mapping over the interval [low, high) of a cluster of arrays, which are sorted by address. */
 static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
   oa_lent_array *first = cluster[0];
@@ -199,7 +207,7 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   mapping->view_count = 0;
   for (int i = 0; i < count; i++) {
     oa_lent_array *lent = cluster[i];
-    mapping->elsewhere |= lent->elsewhere;
+    if (lent->elsewhere) mapping->special |= OA_IS_ELSEWHERE;
     if (!packed && !lent->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
@@ -220,7 +228,12 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   mapping->at.high = high;
   mapping->listed = true;
   oa_present_insert(&oa_table, &mapping->at);
-  oa_resident_attach(mapping, first->array, true);
+  if (region->coherent && !packed && are_aligned(cluster, count)) {
+    mapping->address = low;
+    mapping->special |= OA_IS_COHERENT;
+  } else {
+    oa_resident_attach(mapping, first->array, true);
+  }
   return OA_OK;
 }
 
@@ -252,9 +265,10 @@ static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
     here->holders++;
     here->references++;
   }
-  here->elsewhere |= overlaps.elsewhere;
+  if (overlaps.elsewhere) here->special |= OA_IS_ELSEWHERE;
   const int status = share(lent, here);
-  if (!status && lent->low == here->at.low && lent->high == here->at.high && lent->array->flags & OA_RESIDENT)
+  if (!status && lent->low == here->at.low && lent->high == here->at.high && lent->array->flags & OA_RESIDENT &&
+      !oa_is_coherent(here))
     oa_resident_attach(here, lent->array, false);
   return status;
 }
@@ -571,6 +585,7 @@ static int find_streams(oa_region_state *region, const oa_region_options *option
  * parts. */
 static int fill_region(oa_region_state *region, const oa_region_options *options, oa_lent_array *lent,
                        oa_lent_array **sorted, int count) {
+  region->coherent = region->device->coherent && !options->guard && !oa_guard_everywhere();
   int status = find_streams(region, options);
   if (status || (status = place_arrays(region, lent, count, sorted))) return status;
   for (int i = 0; i < count; i++) {

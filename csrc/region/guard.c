@@ -221,7 +221,7 @@ static bool take_faults(void) {
 int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start);
-  if (mapping->kind != OA_MAPS_HOST) return OA_OK;
+  if (mapping->kind != OA_MAPS_HOST || mapping->special & OA_IS_COHERENT) return OA_OK;
   oa_guard *guard = mapping->guard;
   if (!guard) {
     guard = calloc(1, sizeof *guard + (size_t)mapping->view_count * sizeof guard->names[0]);

@@ -7,7 +7,7 @@
 
 /* Guards the mapping's arrays from now on, each time the device becomes newer. If the arrays are guarded already, only
  * notes the name of a view that has no name. name: the name for messages; NULL: the view's own name. place: the line
- * that lends the arrays, or NULL. */
+ * that lends the arrays, or NULL. Does nothing for a coherent mapping, whose pages the device itself uses. */
 int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place);
 /* Makes the group's pages untouchable, as the device has newer bytes. Must not be called while an update lets the host
  * write the pages. */

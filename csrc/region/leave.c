@@ -5,6 +5,7 @@
 #include "library/handles.h"
 #include "region/caller.h"
 #include "region/capture.h"
+#include "region/coherent.h"
 #include "region/guard.h"
 #include "region/residency.h"
 #include "transfer/transfer_trace.h"
@@ -249,6 +250,16 @@ static void account_writes(oa_region_state *region, int outcome, names *arrays, 
   }
 }
 
+/* Decides which groups of a coherent mapping keep the device's bytes when the region's work is over. Until then, no
+ * other region lends these bytes, because its calls would not be ordered after this region's calls. */
+static void decide_coherent(oa_region_state *region, oa_mapping *mapping, int outcome) {
+  for (int g = 0; g < mapping->group_count; g++)
+    mapping->groups[g].stays = region->moves && comes_down(&mapping->groups[g], outcome);
+  mapping->leaving = region;
+  if (!(region->device->backend->flags & OA_SYNCHRONOUS))
+    remember(region, oa_uses_order(&mapping->uses, region->stream, true));
+}
+
 /* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock and takes it again. */
 static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
   if (mapping->escaped && !mapping->waited) { /* another thread exposed an address since wait_for_escaped */
@@ -259,6 +270,7 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
     remember(region, status);
     if (!status) oa_stream_waited(region->stream, ticket);
   }
+  if (oa_is_coherent(mapping)) decide_coherent(region, mapping, outcome);
   if (!region->moves) return;
   for (int p = 0; p < mapping->view_count; p++)
     if (mapping->groups[mapping->views[p].group].invalid && mapping->views[p].writes && mapping->kind == OA_MAPS_HOST &&
@@ -271,7 +283,8 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
   mapping->leaving = region;
   if (!(region->device->backend->flags & OA_SYNCHRONOUS))
     remember(region, oa_uses_order(&mapping->uses, region->stream, false));
-  for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
+  for (int g = 0; g < mapping->group_count && !oa_is_coherent(mapping); g++)
+    mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
 /* Enqueues the collected copies down. Called without the lock. */
@@ -367,6 +380,17 @@ static int wait_for_escaped(oa_region_state *region) {
   return status == OA_ERROR_CAPTURE ? oa_fail_in(status, "leaving the region") : OA_OK;
 }
 
+/* Cancels the collected copies. Groups of coherent mappings get their former bytes in oa_region_wait. */
+static void cancel_moves(oa_region_state *region) {
+  region->move_count = 0;
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    if (mapping->leaving != region) continue;
+    if (!oa_is_coherent(mapping)) mapping->leaving = NULL;
+    for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].stays = false;
+  }
+}
+
 /* Enqueues the collected copies, unless a failure made them worthless. Frees the lock and takes it again. */
 static void issue_moves(oa_region_state *region) {
   int status = OA_OK;
@@ -378,8 +402,8 @@ static void issue_moves(oa_region_state *region) {
   }
   if (down && !status)
     note_down(region);
-  else
-    end_moves(region);
+  else if (region->move_count)
+    cancel_moves(region);
 }
 
 /* Warns of arrays that no call wrote, or whose results are lost. */
@@ -463,7 +487,8 @@ static bool order_all(oa_region_state *region, bool *ordered) {
   bool wait = stream->waited != stream->ticket;
   for (int i = 0; i < region->mapping_count; i++) {
     const oa_mapping *mapping = region->mappings[i];
-    if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
+    const bool ends = mapping->leaving == region && oa_is_coherent(mapping); /* its host memory may be written */
+    if (mapping->references > 1 && !ends && !(mapping->arena && mapping->arena->block))
       continue; /* a block is not returned in a stream's order: every region that uses it waits */
     if (oa_uses_over(&mapping->uses, stream)) continue;
     remember(region, status = oa_uses_order(&mapping->uses, stream, true));
@@ -488,6 +513,24 @@ static void note_completed(oa_region_state *region, int status) {
   region->completing = false;
 }
 
+/* Returns whether coherent mappings end with the region. */
+static bool ends_coherent(const oa_region_state *region) {
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->leaving == region && oa_is_coherent(region->mappings[i])) return true;
+  return false;
+}
+
+/* Ends the coherent mappings that end with the region. Without the lock. */
+static void leave_coherent(const oa_region_state *region, bool arrived) {
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    oa_lock();
+    const bool ends = mapping->leaving == region && oa_is_coherent(mapping);
+    oa_unlock();
+    if (ends) oa_coherent_leave(mapping, arrived);
+  }
+}
+
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
  * Called with the lock, which it frees and takes again. */
 static void complete(oa_region_state *region) {
@@ -497,7 +540,8 @@ static void complete(oa_region_state *region) {
   region->completing = true;
   bool ordered = true;
   const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region, &ordered);
-  if (!wait && !region->move_count) {
+  const bool coherent = ends_coherent(region);
+  if (!wait && !region->move_count && !coherent) {
     oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
     note_completed(region, OA_OK);
     return;
@@ -515,6 +559,7 @@ static void complete(oa_region_state *region) {
   } else {
     oa_transfer_cancel(device, region->moves, region->move_count, over);
   }
+  if (coherent) leave_coherent(region, !status);
   if (region->copying_since)
     oa_trace_copies(OA_TRACE_DOWN, region->copying_since, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;

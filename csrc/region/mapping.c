@@ -142,10 +142,10 @@ static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   bool ended = true;
   const int status = over ? OA_OK : oa_uses_end(&mapping->uses, stream, &ended);
   if (!ended && mapping->arena) mapping->arena->in_use = true;
-  const int released = mapping->arena ? leave_arena(mapping, stream, over)
-                       : !ended       ? OA_OK
-                       : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, need)
-                                      : oa_device_free(device, stream->native, mapping->address, nbytes);
+  const int released = mapping->arena                                ? leave_arena(mapping, stream, over)
+                       : !ended || mapping->special & OA_IS_COHERENT ? OA_OK
+                       : over ? oa_device_pool(device, stream->native, mapping->address, nbytes, need)
+                              : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
 }
 
@@ -164,6 +164,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   if (mapping->views != &mapping->one_view) free(mapping->views);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
   oa_uses_free(&mapping->uses);
+  free(mapping->former);
   free(mapping);
   return status;
 }
@@ -185,6 +186,7 @@ void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move)
                     .name = view->name,
                     .allocation = mapping->arena ? (const void *)mapping->arena : mapping,
                     .in_place = mapping->arena && mapping->arena->block,
+                    .coherent = mapping->special & OA_IS_COHERENT,
                     .trace = {.region = mapping->serial}};
   if (mapping->arena && view->lines.count == 1 && view->lines.width == mapping->nbytes)
     move->padding = -mapping->nbytes & (OA_ARENA_ALIGNMENT - 1);
@@ -254,7 +256,8 @@ int oa_group_moves_of_parts_down(const oa_mapping *mapping, const oa_group *grou
   enum { FEW = 16 };
   const oa_view *view = &mapping->views[group->cover];
   const int64_t pieces = oa_parts_pieces(group->parts);
-  const bool here = mapping->device->backend->flags & OA_SYNCHRONOUS || (mapping->arena && mapping->arena->block);
+  const bool here = mapping->device->backend->flags & OA_SYNCHRONOUS || mapping->special & OA_IS_COHERENT ||
+                    (mapping->arena && mapping->arena->block);
   int64_t from = INT64_MIN, low = from, number = 0;
   while (pieces > FEW && !here && oa_parts_next_near(group->parts, view->lines, &from).count) number++;
   if (!number || number >= pieces) return oa_group_moves_of_parts(mapping, group, group->parts, moves);

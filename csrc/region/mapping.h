@@ -23,6 +23,8 @@ typedef struct oa_group {
   bool lapsed;
   /* a call that is being captured overwrites the group, so that later calls of that graph may read the group */
   bool captured;
+  bool saved;      /* of a coherent mapping: `former` has the group's bytes */
+  bool stays;      /* of a coherent mapping that ends: the host keeps the device's bytes */
   int cover;       /* the view that has every byte of the group, or -1 */
   oa_parts *parts; /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
   int writing;     /* number of operands, between oa_begin and oa_end, of calls that write the group */
@@ -44,6 +46,10 @@ typedef struct oa_view {
 } oa_view;
 
 enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_SCALAR };
+enum oa_mapping_special {
+  OA_IS_ELSEWHERE = 1, /* some of it is, or was, present on another device */
+  OA_IS_COHERENT = 2   /* its address is the host's: the device uses the host's memory (region/coherent.c) */
+};
 
 typedef struct oa_region_state oa_region_state;
 typedef struct oa_resident oa_resident;
@@ -76,13 +82,14 @@ typedef struct oa_mapping {
   uint64_t address; /* 0 until allocated */
   /* the finished region that has yet to bring some of the mapping down: until then, no call may write the mapping */
   oa_region_state *leaving;
-  int calls;      /* number of operands, between oa_begin and oa_end, of calls that hold the mapping */
-  bool moving;    /* a thread allocates or copies the memory without the lock: no call may begin */
-  bool elsewhere; /* some of the mapping is, or was, present on another device */
-  bool escaped;   /* an address in the mapping was exposed */
-  bool listed;    /* the mapping is in the present table */
+  int calls;       /* number of operands, between oa_begin and oa_end, of calls that hold the mapping */
+  bool moving;     /* a thread allocates or copies the memory without the lock: no call may begin */
+  uint8_t special; /* a sum of oa_mapping_special; calls look closer at such mappings */
+  bool escaped;    /* an address in the mapping was exposed */
+  bool listed;     /* the mapping is in the present table */
   oa_uses uses;
   oa_guard *guard; /* NULL: the arrays are not guarded */
+  char *former;    /* of a coherent mapping: the host's bytes of saved groups, for a region that fails; usually NULL */
   oa_group one_group;
   oa_group *groups;
   oa_view *views;

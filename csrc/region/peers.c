@@ -48,7 +48,8 @@ static int note_peer(oa_present *element, void *data) {
   oa_mapping *mapping = (oa_mapping *)element;
   if (mapping->device == s->device || mapping->device->backend != s->device->backend || mapping->device->lost ||
       !mapping->address || mapping->moving || !mapping->holders || oa_mapping_is_newer(mapping) ||
-      (mapping->arena && mapping->arena->block) || oa_host_writes(mapping->at.low, mapping->at.high))
+      (mapping->arena && mapping->arena->block) || mapping->special & OA_IS_COHERENT ||
+      oa_host_writes(mapping->at.low, mapping->at.high))
     return 0;
   for (int i = 0; i < mapping->view_count; i++) {
     int64_t start;
@@ -97,7 +98,8 @@ int oa_peers_take(oa_peers *peers, const oa_device *device, oa_move *moves, int 
   const int most = count;
   for (int i = 0; i < count;) {
     oa_peer peer;
-    const bool fits = !moves[i].in_place && oa_lines_bytes(moves[i].lines) >= device->backend->peer_least;
+    const bool fits =
+        !moves[i].in_place && !moves[i].coherent && oa_lines_bytes(moves[i].lines) >= device->backend->peer_least;
     if (fits && !peers->at && !(peers->at = malloc((size_t)most * sizeof *peers->at))) break;
     if (!fits || !find(device, &moves[i], &peer)) {
       i++;

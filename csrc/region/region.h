@@ -21,6 +21,7 @@ struct oa_region_state {
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;
   oa_slot *slots;
+  bool coherent;  /* its new mappings use the host's memory: the device is coherent, and no array is guarded */
   bool allocated; /* memory was allocated or cleared on `stream` */
   enum { OA_OPEN, OA_FINISHING, OA_FINISHED, OA_WAITING } phase;
   oa_caller *finisher;   /* the thread that waits until it can finish the region; NULL: none */

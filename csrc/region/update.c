@@ -7,6 +7,7 @@
 #include "region/array.h"
 #include "region/caller.h"
 #include "region/capture.h"
+#include "region/coherent.h"
 #include "region/guard.h"
 #include "region/leave.h"
 #include "region/residency.h"
@@ -469,6 +470,21 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   return status;
 }
 
+/* Returns whether the array has every byte of the group. */
+static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
+  for (int i = 0; i < mapping->view_count; i++)
+    if (mapping->views[i].group == group && !covers(p, mapping, &mapping->views[i])) return false;
+  return true;
+}
+
+/* Returns whether the former bytes of some group have to follow the moves: only some of the group moves, or code with
+ * its address may write it at any time. */
+static bool follows(const plan *p, const oa_mapping *mapping) {
+  for (int g = 0; mapping->former && g < mapping->group_count; g++)
+    if (mapping->groups[g].saved && (mapping->groups[g].escaped || !covers_group(p, mapping, g))) return true;
+  return false;
+}
+
 /* Makes the planned moves of one mapping, after the earlier uses of the mapping. Called with the lock, which it frees
  * and takes again. */
 static int move_holder(const plan *p, const holder *h) {
@@ -477,19 +493,17 @@ static int move_holder(const plan *p, const holder *h) {
   int status = oa_stream_take(mapping->device, &stream);
   if (status) return status;
   if (!(mapping->device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_order(&mapping->uses, stream, !p->from);
-  const bool escaped = mapping->escaped;
+  const bool escaped = mapping->escaped, following = follows(p, mapping);
   oa_unlock();
   if (!status) status = move(p, h, stream, escaped);
+  for (int i = 0; i < h->count && following && !status; i++) {
+    oa_lines lines = p->moves[h->first + i].lines;
+    lines.start = (int64_t)(p->moves[h->first + i].address - mapping->address);
+    oa_coherent_follow(mapping, lines);
+  }
   oa_lock();
   oa_stream_return(stream);
   return status;
-}
-
-/* Returns whether the array has every byte of the group. */
-static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
-  for (int i = 0; i < mapping->view_count; i++)
-    if (mapping->views[i].group == group && !covers(p, mapping, &mapping->views[i])) return false;
-  return true;
 }
 
 /* Returns whether the array has every byte that a writing permits. */
@@ -523,6 +537,7 @@ static void mark_holder(const plan *p, const holder *h) {
       group->invalid = true;
     } else if (covers_group(p, mapping, view->group)) {
       group->dirty = group->committed = false;
+      group->saved &= group->escaped;
       if (!p->from) group->invalid = false;
     }
     if (!p->from && !h->status && group->lapsed && !others_write(p, mapping)) {
@@ -575,6 +590,24 @@ static int note_sent(oa_present *element, void *data) {
   return 0;
 }
 
+/* Waits for the users of the coherent mappings, whose memory the host is about to write. Frees the lock meanwhile. */
+static int wait_for_coherent(const plan *p) {
+  int status = OA_OK;
+  for (int i = 0; i < p->holder_count && !status; i++) {
+    const oa_mapping *mapping = p->holders[i].mapping;
+    oa_device *device = mapping->device;
+    oa_stream *stream;
+    if (!oa_is_coherent(mapping) || device->backend->flags & OA_SYNCHRONOUS) continue;
+    if ((status = oa_stream_take(device, &stream))) return status;
+    status = oa_uses_order(&mapping->uses, stream, true);
+    oa_unlock();
+    if (!status) status = oa_device_wait_stream(device, stream->native, mapping->serial, "calls, before an update");
+    oa_lock();
+    oa_stream_return(stream);
+  }
+  return status;
+}
+
 enum purpose { FROM, TO, CHECK, BEGIN };
 
 /* Lets the host write the array until the end of *handle. */
@@ -613,7 +646,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
       oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
     if (purpose == FROM || purpose == TO) status = move_all(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
-    if (purpose == BEGIN) status = begin_writing(&p, handle);
+    if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);
     yield_holders(&p);
     if (status) oa_fail_in(status, "%s: %s", function, lent.name);
   }
@@ -637,8 +670,13 @@ int oa_update_begin(const oa_array *array, int device, oa_writing **handle) {
 }
 
 static int note_unsent(oa_present *element, void *data) {
-  (void)data;
-  const oa_mapping *mapping = (const oa_mapping *)element;
+  const writing *ended = data;
+  oa_mapping *mapping = (oa_mapping *)element;
+  if (mapping->former && mapping->at.low <= ended->at.low && ended->at.high <= mapping->at.high) {
+    oa_lines lines = ended->lines;
+    lines.start += (int64_t)(ended->at.low - mapping->at.low);
+    oa_coherent_follow(mapping, lines);
+  }
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
     oa_group *group = &mapping->groups[view->group];
@@ -657,7 +695,7 @@ int oa_update_end(oa_writing *handle) {
   writing *ended = slot ? slot->state : NULL;
   if (ended) {
     oa_present_remove(&writings, &ended->at);
-    if (!ended->sent) oa_present_visit(&oa_table, ended->at.low, ended->at.high, note_unsent, NULL);
+    if (!ended->sent) oa_present_visit(&oa_table, ended->at.low, ended->at.high, note_unsent, ended);
     oa_slot_free(slot);
   }
   oa_unlock();

@@ -460,6 +460,11 @@ static void residency_configure(void) {
   CHECK(oa_residency_current() >= 0);
 }
 
+static void coherent_configure(void) {
+  REFUSES(OA_ERROR_ARGUMENT, oa_coherent_configure(-2));
+  REFUSES(OA_ERROR_ARGUMENT, oa_coherent_configure(OA_COHERENT_ALWAYS + 1));
+}
+
 /* -- all of them -- */
 
 static const struct wrong_test tests[] = {
@@ -520,6 +525,7 @@ static const struct wrong_test tests[] = {
     {"oa_residency_query", residency_query},
     {"oa_residency_current", residency_configure},
     {"oa_residency_configure", residency_configure},
+    {"oa_coherent_configure", coherent_configure},
     {"oa_fail_enum", texts},
     {"oa_fail_too_large", texts},
     {"oa_fail_null", texts},

@@ -37,6 +37,7 @@ typedef struct oa_move {
   const char *name;          /* for messages; NULL: the array has no name */
   const void *allocation;    /* the allocation around address: a driver's copy must not cross into another allocation */
   int64_t padding;           /* number of unused bytes after the only line that may be copied, too */
+  bool coherent;             /* address is the host's own memory: nothing is copied */
   bool in_place;             /* address is pinned memory that the device uses directly; no call uses it at the moment */
   /* owned by transfer/ */
   struct oa_block *block; /* the block is returned once all moves that are staged in it are drained */

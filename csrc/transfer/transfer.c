@@ -71,6 +71,20 @@ static int64_t large_bytes(const oa_batch *b) {
   return bytes;
 }
 
+/* Puts the moves of coherent memory, which need no copy, behind the others. Returns the number of the others. */
+static int leave_out_coherent(oa_move *moves, int count) {
+  for (int i = 0; i < count;) {
+    if (!moves[i].coherent) {
+      i++;
+      continue;
+    }
+    const oa_move move = moves[i];
+    moves[i] = moves[--count];
+    moves[count] = move;
+  }
+  return count;
+}
+
 static void count_moves(const oa_batch *b) {
   struct oa_counts *counts = &b->device->counts;
   int64_t bytes = 0;
@@ -114,6 +128,7 @@ static int send_up(oa_batch *b) {
 int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int count, oa_held_blocks *held) {
   const oa_backend *backend = device->backend;
   oa_saved_error error;
+  if (!(count = leave_out_coherent(moves, count))) return OA_OK;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
   /* Comes before all other steps: it refuses a context that was reset, whose pinned memory no longer exists. */
@@ -137,6 +152,7 @@ int oa_transfer_up(oa_device *device, void *stream, oa_move *moves, int count) {
 int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count) {
   if (device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
   oa_saved_error error;
+  if (!(count = leave_out_coherent(moves, count))) return OA_OK;
   oa_batch b = batch_of(device, stream, moves, count, false, &error);
   sort(moves, count);
   const int status = oa_pack_small(&b);
@@ -152,6 +168,7 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
 enum fate { OLD, NEW, TORN };
 
 static enum fate fate_of(const oa_move *move) {
+  if (move->coherent) return OLD; /* its former bytes are restored */
   const bool is_new = move->staged || move->in_place || move->drained == oa_lines_bytes(move->lines);
   return move->torn || (move->drained && !is_new) ? TORN : is_new ? NEW : OLD;
 }
@@ -173,11 +190,11 @@ static bool name_moves(char *text, size_t size, const oa_move *moves, int count,
 
 /* After a failure, returns `status` if all arrays are old or all are new. If not, returns OA_ERROR_TORN, with a text
  * that lists the old, the new and the torn arrays. */
-static int report_torn(const oa_batch *b, int status) {
+static int report_torn(const oa_move *moves, int count, int status) {
   char text[768] = "";
-  const bool torn = name_moves(text, sizeof text, b->moves, b->count, TORN, "torn, old bytes and new");
-  const bool new = name_moves(text, sizeof text, b->moves, b->count, NEW, "new");
-  const bool old = name_moves(text, sizeof text, b->moves, b->count, OLD, "as before");
+  const bool torn = name_moves(text, sizeof text, moves, count, TORN, "torn, old bytes and new");
+  const bool new = name_moves(text, sizeof text, moves, count, NEW, "new");
+  const bool old = name_moves(text, sizeof text, moves, count, OLD, "as before");
   if (!torn && !(new && old)) return status;
   oa_saved_error first;
   oa_error_save(&first);
@@ -221,6 +238,8 @@ static void settle_direct(oa_batch *b) {
 
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count) {
   oa_saved_error error;
+  const int all = count;
+  if (!(count = leave_out_coherent(moves, count))) return OA_OK;
   oa_batch b = batch_of(device, stream, moves, count, false, &error);
   b.under_way = oa_batch_under_way(OA_TRACE_DOWN, device, moves, count);
   const bool direct = receive_small(&b);
@@ -231,7 +250,7 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
   int status = b.status;
   if (status) {
     oa_error_restore(&error);
-    status = report_torn(&b, status);
+    status = report_torn(moves, all, status);
   } else {
     count_moves(&b);
   }

@@ -4,7 +4,8 @@
  * Bytes travel in three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy.
  * Large arrays travel in chunks through pinned blocks, which the core's threads fill and drain. Memory that is already
  * pinned is copied directly. If no memory can be pinned, the backend copies a section without a block. Synchronous
- * backends copy directly, on several threads if that pays. */
+ * backends copy directly, on several threads if that pays. Coherent moves are left out: their
+ * bytes are where they have to be. */
 #ifndef OA_TRANSFER_H
 #define OA_TRANSFER_H
 

@@ -57,17 +57,20 @@ int64_t oa_trace_begin_up(oa_move *moves, int count) {
   return oa_trace_now();
 }
 
+/* Returns the bytes that travel. */
+static int64_t bytes_of(const oa_move *move) { return move->coherent ? 0 : oa_lines_bytes(move->lines); }
+
 void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *moves, int count, const char *function,
                      int status) {
   const int64_t ended = oa_trace_now();
   int64_t total = 0, done = 0;
   char why[sizeof((oa_trace_event *)0)->why];
   if (kind == OA_TRACE_DOWN && !status) take_checksums(moves, count);
-  for (int i = 0; i < count; i++) total += oa_lines_bytes(moves[i].lines);
+  for (int i = 0; i < count; i++) total += bytes_of(&moves[i]);
   oa_trace_event event = {.kind = kind, .device = device->number, .status = status, .batch = count, .ended = begun};
   for (int i = 0; i < count; i++) {
     const oa_move *move = &moves[i];
-    event.nbytes = oa_lines_bytes(move->lines);
+    event.nbytes = bytes_of(move);
     done += event.nbytes;
     event.begun = event.ended;
     event.ended = begun + (total ? (int64_t)((double)(ended - begun) * ((double)done / (double)total)) : 0);
@@ -75,8 +78,8 @@ void oa_trace_copies(int kind, int64_t begun, const oa_device *device, oa_move *
     event.checksum = move->trace.checksum;
     event.address = move->trace.is_copy ? 0 : (uint64_t)(uintptr_t)move->host;
     event.packed = move->irregular != NULL;
-    snprintf(why, sizeof why, "%s%s%s", move->trace.why ? move->trace.why : "", function ? " " : "",
-             function ? function : "");
+    snprintf(why, sizeof why, "%s%s%s%s", move->coherent ? "coherent, " : "", move->trace.why ? move->trace.why : "",
+             function ? " " : "", function ? function : "");
     oa_trace_push(&event, move->name, why);
   }
 }

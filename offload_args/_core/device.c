@@ -76,6 +76,15 @@ static PyObject *residency_configure(PyObject *Py_UNUSED(module), PyObject *argu
   Py_RETURN_NONE;
 }
 
+/* (coherence) */
+static PyObject *coherent_configure(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const int coherence = as_int(argument);
+  if (coherence == -1 && PyErr_Occurred()) return NULL;
+  const int status = oa_coherent_configure(coherence);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
   if (device == -1 && PyErr_Occurred()) return NULL;
@@ -125,6 +134,7 @@ static PyMethodDef device_functions[] = {
     {"device_counters", device_counters, METH_O, NULL},
     {"device_residency", device_residency, METH_O, NULL},
     {"residency_configure", residency_configure, METH_VARARGS, NULL},
+    {"coherent_configure", coherent_configure, METH_O, NULL},
     {"device_synchronize", device_synchronize, METH_O, NULL},
     {"device_trim", device_trim, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},

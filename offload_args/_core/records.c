@@ -43,6 +43,8 @@ static const Field device_info[] = {
     INFO(compute_major, "0 on devices that are not GPUs"),
     INFO(compute_minor, ""),
     INFO(dlpack_type, "DLPack's type of device; 0: its memory can't be exported"),
+    INFO(reads_host, "1 if it can read host memory that is not pinned, 2 if it does so by the host's page tables"),
+    FLAG(oa_device_info, coherent, "arrays are lent to it without copies"),
 };
 
 #define COUNTER(member, doc) FIELD(oa_counters, member, doc)
@@ -61,6 +63,7 @@ static const Field counters[] = {
     COUNTER(pinned_bytes, "of host memory pinned for the device"),
     COUNTER(copies_peer, "from another device, instead of up from the host"),
     COUNTER(bytes_peer, ""),
+    COUNTER(bytes_former, "copied within the host before calls wrote arrays that the device uses there"),
 };
 
 #define RESIDENT(member, doc) FIELD(oa_residency, member, doc)

@@ -30,6 +30,7 @@ def _device(device: Device) -> dict[str, Any]:
     return {
         "name": device.name,
         "model": device.model,
+        "coherent": device.coherent,
         "memory_free": memory.free,
         "memory_total": memory.total,
         "driver_version": device.driver_version,
@@ -96,6 +97,8 @@ def _device_line(device: dict[str, Any], verbose: bool) -> str:
     total = device["memory_total"] / 2**30
     free = device["memory_free"] / 2**30
     details = f"{device['model']}, {f'{free:.1f} of {total:.1f} GiB free' if total else 'memory not known'}"
+    if device["coherent"]:
+        details += ", coherent: arrays are lent without copies"
     if device["driver_version"]:
         details += f", driver {device['driver_version']}"
         details += f", compute capability {device['compute_capability']}" * bool(device["compute_capability"])

@@ -112,7 +112,7 @@ class _Line(NamedTuple):
 
     @property
     def copies(self) -> str:
-        return f"{self.times} x {range_text(self.least, self.most)}"
+        return f"{self.times} x {range_text(self.least, self.most)}{'' if self.most else ', coherent'}"
 
     @property
     def took(self) -> str:
@@ -240,6 +240,8 @@ class Summary:
 
 def _sum(events: Iterable[Event], kind: str) -> tuple[int, int, float]:
     chosen = [event for event in events if event.kind == kind]
+    if kind in ("up", "down"):  # a coherent device needs no copy of an array
+        chosen = [event for event in chosen if event.nbytes]
     return len(chosen), sum(event.nbytes for event in chosen), sum(event.seconds for event in chosen)
 
 

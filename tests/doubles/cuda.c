@@ -219,6 +219,17 @@ static int owner_of(const void *memory, size_t nbytes) {
   return owner;
 }
 
+/* How the devices read host memory that is not pinned: not at all, over the bus (1), or by its page tables (2). */
+static int reads_host(void) {
+  const char *text = getenv("GPU_DOUBLE_READS_HOST");
+  return text ? atoi(text) : 0;
+}
+
+/* Returns whether no device can use the memory. */
+static int is_out_of_reach(const void *memory, size_t nbytes) {
+  return !reads_host() && owner_of(memory, nbytes) == -2;
+}
+
 /* Returns SUCCESS if an object belongs to the current device. NULL is the default stream, which every context has. */
 static int belongs(const void *object) {
   struct device *device = current();
@@ -268,6 +279,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
       [75] = 9,   [76] = 0,   [88] = 0, [95] = 1,         [97] = 232448, [115] = 1,   [120] = 1,
   };
   *value = attribute > 0 && attribute <= 120 ? values[attribute] : 0;
+  if (attribute == 88 || attribute == 100) *value = reads_host() >= (attribute == 100 ? 2 : 1);
   return device >= 0 && device < DEVICES ? SUCCESS : INVALID_DEVICE;
 }
 
@@ -450,7 +462,7 @@ int cuMemcpyAsync(gpu_address to, gpu_address from, size_t nbytes, gpu_stream st
   const int code = takes_work(stream);
   if (code) return code;
   const struct copy copy = {.device = to, .other = from, .nbytes = nbytes};
-  if (owner_of((void *)(uintptr_t)to, nbytes) == -2 || owner_of((void *)(uintptr_t)from, nbytes) == -2)
+  if (is_out_of_reach((void *)(uintptr_t)to, nbytes) || is_out_of_reach((void *)(uintptr_t)from, nbytes))
     return INVALID_VALUE;
   if (gpu_double_captures(stream, copy_later, &copy, sizeof copy)) return SUCCESS;
   memmove(HERE((void *)(uintptr_t)to), HERE((void *)(uintptr_t)from), nbytes);
@@ -514,8 +526,8 @@ int cuMemcpy2DAsync_v2(const struct copy_parameters *c, gpu_stream stream) {
     from += i * c->from_pitch;
     if (c->to_type == DEVICE) code = on_device((uintptr_t)to, c->width);
     if (c->from_type == DEVICE && !code) code = on_device((uintptr_t)from, c->width);
-    if ((c->to_type == UNIFIED && owner_of(to, c->width) == -2) ||
-        (c->from_type == UNIFIED && owner_of(from, c->width) == -2))
+    if ((c->to_type == UNIFIED && is_out_of_reach(to, c->width)) ||
+        (c->from_type == UNIFIED && is_out_of_reach(from, c->width)))
       code = INVALID_VALUE;
     if (!code) memcpy(HERE(to), HERE(from), c->width);
   }
@@ -537,7 +549,9 @@ static int fill(gpu_address address, size_t pitch, const void *value, size_t uni
   for (size_t i = 0; i < height && !code; i++) {
     char *line = (char *)(uintptr_t)(address + i * pitch);
     const int owner = owner_of(line, width * unit);
-    code = address % unit || owner == -2 || (owner >= 0 && owner != current()->number) ? INVALID_VALUE : SUCCESS;
+    code = address % unit || is_out_of_reach(line, width * unit) || (owner >= 0 && owner != current()->number)
+               ? INVALID_VALUE
+               : SUCCESS;
     for (size_t j = 0; j < width && !code; j++) memcpy((char *)HERE(line) + j * unit, value, unit);
   }
   return code;

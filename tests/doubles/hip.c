@@ -153,8 +153,8 @@ hipError_t hipGetDeviceCount(int *count) { ANSWER(cuDeviceGetCount(count)); }
 hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) { ANSWER(cuDeviceGet(device, ordinal)); }
 hipError_t hipDeviceGetName(char *name, int size, hipDevice_t device) { ANSWER(cuDeviceGetName(name, size, device)); }
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device) {
-  static const unsigned char numbers[] = {[10] = 95, [23] = 75, [26] = 2,  [27] = 3,  [28] = 4, [29] = 5,  [30] = 6,
-                                          [31] = 7,  [61] = 76, [63] = 16, [65] = 88, [74] = 8, [88] = 115};
+  static const unsigned char numbers[] = {[10] = 95, [23] = 75, [26] = 2,  [27] = 3,  [28] = 4,   [29] = 5, [30] = 6,
+                                          [31] = 7,  [61] = 76, [63] = 16, [65] = 88, [66] = 100, [74] = 8, [88] = 115};
   const unsigned known = (unsigned)attribute;
   if (known >= sizeof numbers || !numbers[known]) return remember(INVALID_VALUE);
   const int code = cuDeviceGetAttribute(value, numbers[known], device);

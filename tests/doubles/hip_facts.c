@@ -38,6 +38,7 @@ SAME(ATTRIBUTE_SHARED_PER_BLOCK, hipDeviceAttributeMaxSharedMemoryPerBlock);
 SAME(ATTRIBUTE_COMPUTE_MAJOR, hipDeviceAttributeComputeCapabilityMajor);
 SAME(ATTRIBUTE_COMPUTE_MINOR, hipDeviceAttributeComputeCapabilityMinor);
 SAME(ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, hipDeviceAttributePageableMemoryAccess);
+SAME(ATTRIBUTE_HOST_PAGE_TABLES, hipDeviceAttributePageableMemoryAccessUsesHostPageTables);
 SAME(ATTRIBUTE_MEMORY_POOLS, hipDeviceAttributeMemoryPoolsSupported);
 
 SAME(FUNCTION_MOST_THREADS, HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);

@@ -197,6 +197,7 @@ typedef struct oa_counters {
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
   int64_t copies_peer;  /* number of copies from the memory of another device, which replace copies up from the host */
   int64_t bytes_peer;
+  int64_t bytes_former; /* copied within the host before calls wrote arrays that the device uses there */
 } oa_counters;
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
@@ -224,6 +225,13 @@ enum oa_device_flags {
   OA_DEVICE_SIMULATED = 4   /* for tests only; never chosen by default */
 };
 
+/* The values of OFFLOAD_ARGS_COHERENT: the devices to which arrays are lent without copies. */
+enum oa_coherence {
+  OA_COHERENT_NEVER = 0,
+  OA_COHERENT_AUTO,  /* devices that read host memory by the host's page tables */
+  OA_COHERENT_ALWAYS /* all devices that can read host memory */
+};
+
 /* One kind of device in this build. */
 typedef struct oa_backend_info {
   size_t size;
@@ -246,6 +254,8 @@ typedef struct oa_device_info {
   int compute_major;
   int compute_minor;
   int dlpack_type; /* DLPack's DLDeviceType of the device's memory; 0: the memory can't be exported */
+  int reads_host;  /* 1 if it can read host memory that is not pinned, 2 if it does so by the host's page tables */
+  int coherent;    /* 1 if arrays are lent to it without copies (OFFLOAD_ARGS_COHERENT) */
 } oa_device_info;
 
 /* -- errors -------------------------------------------------------------------------------------------------------- */

@@ -22,6 +22,9 @@ int64_t oa_sim_backend_calls(int device); /* backend calls so far; -1 with the t
 /* Sets the residency mode, which replaces OFFLOAD_ARGS_RESIDENCY (-1: the environment variable counts again), and
  * whether pages may be watched. Ends all residency on all devices. */
 int oa_residency_configure(int mode, int tracking);
+/* Sets the oa_coherence of regions that are entered from now on, in place of OFFLOAD_ARGS_COHERENT (-1: the
+ * environment's again). */
+int oa_coherent_configure(int coherence);
 /* Loads a double of a library from an absolute path, in place of the real library, and makes the double's calls work on
  * the devices of the backend ("sim"). On devices that are not GPUs, the core waits for each call, so that the double
  * may read and write the device's memory. Can be called once per process, before the first call of the library. */

@@ -1,0 +1,85 @@
+#include "region/separate.h"
+
+#include "device/memory.h"
+#include "region/caller.h"
+#include "region/capture.h"
+#include "region/coherent.h"
+#include "region/leave.h"
+#include "transfer/transfer_trace.h"
+
+#include <stdlib.h>
+
+static bool needs(const oa_wait *wait, const oa_caller *other) { return oa_caller_holds(other, wait->subject); }
+
+/* Copies the mapping's bytes to new device memory, and restores the former bytes on the host. Without the lock, while
+ * the mapping is moving. */
+static int copy_out(const oa_mapping *mapping, oa_stream *stream, uint64_t *address) {
+  oa_device *device = mapping->device;
+  const bool order = !(device->backend->flags & OA_SYNCHRONOUS);
+  int status = order ? device->backend->stream_synchronize(device, stream->native) : OA_OK;
+  if (!status) status = oa_device_allocate(device, stream->native, (size_t)mapping->nbytes, address);
+  if (status) return status;
+  for (int i = 0; i < mapping->view_count && !status; i++) {
+    oa_move move;
+    oa_view_move(mapping, &mapping->views[i], &move);
+    move.address += *address - mapping->address;
+    move.coherent = false;
+    move.trace.why = "a share of the memory was asked for";
+    const int64_t begun = oa_trace_begin_up(&move, 1);
+    status = oa_transfer_up(device, stream->native, &move, 1);
+    if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, NULL, status);
+  }
+  const int waited = order ? device->backend->stream_synchronize(device, stream->native) : OA_OK;
+  if (!status) status = waited;
+  if (status) {
+    oa_device_quiesce(device);
+    oa_device_free(device, stream->native, *address, (size_t)mapping->nbytes);
+    return status;
+  }
+  oa_coherent_restore(mapping);
+  return OA_OK;
+}
+
+int oa_coherent_separate(const char *function, oa_mapping *mapping) {
+  oa_caller *caller = oa_caller_with_room(0);
+  oa_stream *stream;
+  const oa_wait wait = {function, needs, mapping}, moving = {function, oa_wait_needs_mover, mapping};
+  if (!caller) return OA_ERROR_MEMORY;
+  if (mapping->leaving) {
+    oa_region_complete(mapping->leaving);
+    return OA_LOOK_AGAIN;
+  }
+  if (mapping->moving) {
+    const int status = oa_wait_for(&moving);
+    return status ? status : OA_LOOK_AGAIN;
+  }
+  if (mapping->escaped || oa_capture_concerns(mapping))
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "%s: %s lends its host memory to %s, and code or a graph has its address there already; export it "
+                   "before that, or run the program with OFFLOAD_ARGS_COHERENT=never",
+                   function, mapping->views[0].name, mapping->device->name);
+  int status = oa_stream_take(mapping->device, &stream);
+  if (status) return status;
+  mapping->moving = true;
+  mapping->seizer = caller;
+  while (mapping->calls && !(status = oa_wait_for(&wait))) continue;
+  mapping->seizer = NULL;
+  if (!status && !(mapping->device->backend->flags & OA_SYNCHRONOUS))
+    status = oa_uses_order(&mapping->uses, stream, true);
+  if (!status) {
+    uint64_t address = 0;
+    oa_unlock();
+    status = copy_out(mapping, stream, &address);
+    oa_lock();
+    if (!status) {
+      mapping->address = address;
+      mapping->special &= (uint8_t)~OA_IS_COHERENT;
+      for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].saved = false;
+      free(mapping->former);
+      mapping->former = NULL;
+    }
+  }
+  oa_stream_return(stream);
+  oa_mapping_yield(mapping);
+  return status;
+}
