@@ -74,6 +74,13 @@ int oa_coherent_save(const char *function, oa_mapping *mapping, oa_group *group)
   return OA_OK;
 }
 
+void oa_coherent_forget(oa_mapping *mapping) {
+  for (int g = 0; mapping->former && g < mapping->group_count; g++) {
+    oa_group *group = &mapping->groups[g];
+    group->saved &= group->dirty || group->escaped || group->invalid;
+  }
+}
+
 void oa_coherent_follow(oa_mapping *mapping, oa_lines lines) {
   copy_lines(mapping->device, mapping->former, host_of(mapping), lines);
 }

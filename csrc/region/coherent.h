@@ -14,6 +14,9 @@ int oa_coherent_save(const char *function, oa_mapping *mapping, oa_group *group)
 /* Makes the lines, from the mapping's address on, the former bytes: the host has them now. Without the lock, while the
  * mapping is moving, or with it. */
 void oa_coherent_follow(oa_mapping *mapping, oa_lines lines);
+/* Drops the former bytes of groups that no call has written since they were saved, because the host may write these
+ * groups now. */
+void oa_coherent_forget(oa_mapping *mapping);
 /* Ends a seized mapping that no region holds any more, and whose users were waited for. arrived: groups that `stays`
  * keep the device's bytes; all others, and without `arrived` all groups, get their former bytes. Without the lock. */
 void oa_coherent_leave(oa_mapping *mapping, bool arrived);

@@ -625,6 +625,7 @@ static int begin_writing(const plan *p, oa_writing **handle) {
   slot->state = entry;
   oa_present_insert(&writings, &entry->at);
   *handle = oa_slot_handle(slot);
+  for (int i = 0; i < p->holder_count; i++) oa_coherent_forget(p->holders[i].mapping);
   lapse(p);
   return OA_OK;
 }
@@ -644,6 +645,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
   if (!status) {
     for (int i = 0; i < p.holder_count && purpose != CHECK; i++)
       oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
+    for (int i = 0; i < p.holder_count && purpose == TO; i++) oa_coherent_forget(p.holders[i].mapping);
     if (purpose == FROM || purpose == TO) status = move_all(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
     if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);

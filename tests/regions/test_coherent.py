@@ -12,6 +12,7 @@ from helpers.arrays import ramp
 from helpers.processes import printed
 from offload_args import Device, In, InOut, Out, blas, call, offload_args, testing, trace, update
 from offload_args.errors import (
+    AliasError,
     ArgumentError,
     BackendError,
     DirectionError,
@@ -95,6 +96,18 @@ def test_what_the_host_writes_in_an_update_is_not_discarded(coherent: str) -> No
             x[:2] = 7
             raise KeyError
     np.testing.assert_array_equal(x, [7, 7, 3, 4, 5, 6, 7, 8])
+
+
+def test_what_the_host_writes_after_a_refused_call_is_not_discarded(coherent: str) -> None:
+    x = ramp(8)
+    with pytest.raises(KeyError), offload_args(x, device=coherent) as (dx,):
+        with pytest.raises(AliasError):
+            blas.copy(dx[:4], dx[2:6])
+        with update(x):
+            x[:] = 7
+        blas.scal(2.0, dx)
+        raise KeyError
+    np.testing.assert_array_equal(x, np.full(8, 7))
 
 
 def test_rights_are_those_of_other_devices(coherent: str) -> None:

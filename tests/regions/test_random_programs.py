@@ -31,6 +31,7 @@ from helpers.writer import (
     program_of_steps_at_once,
     program_short_of_memory,
 )
+from offload_args import testing
 
 STEPS: Final = int(os.environ.get("OFFLOAD_ARGS_MODEL_STEPS", "10000"))
 SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED")
@@ -81,6 +82,16 @@ def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> N
 def test_random_programs_agree_with_the_documents_where_memory_is_short(devices: tuple[str, str]) -> None:
     if devices[0].startswith("sim:"):
         check(devices, STEPS // 20, program_short_of_memory)
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("write", [any_program, program_of_parts, program_of_steps_at_once])
+def test_random_programs_agree_with_the_documents_on_coherent_devices(
+    write: Callable[[tuple[str, str], bytes], None],
+) -> None:
+    """The host sees what a coherent device writes before the region ends: such arrays are compared at its end."""
+    with testing.coherent():
+        check(("sim:0", "sim:1"), STEPS // 10, write)
 
 
 @pytest.mark.later("host")
