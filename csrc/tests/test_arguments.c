@@ -109,6 +109,11 @@ static void sim_configure(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_sim_configure(device, 0, INT64_MIN, 0));
 }
 
+static void sim_order(void) {
+  for (int i = 0; i < WRONG_DEVICES; i++) REFUSES(OA_ERROR_ARGUMENT, oa_sim_order(wrong_devices[i], 0));
+  if (!is_sim) REFUSES(OA_ERROR_ARGUMENT, oa_sim_order(device, 0));
+}
+
 static void sim_backend_calls(void) {
   for (int i = 0; i < WRONG_DEVICES; i++) CHECK(oa_sim_backend_calls(wrong_devices[i]) == -1);
   if (!is_sim) CHECK(oa_sim_backend_calls(device) == -1);
@@ -488,6 +493,7 @@ static const struct wrong_test tests[] = {
     {"oa_pinned_free", pinned_release},
     {"oa_set_threads", set_threads},
     {"oa_sim_configure", sim_configure},
+    {"oa_sim_order", sim_order},
     {"oa_sim_backend_calls", sim_backend_calls},
     {"oa_region_enter", region_enter},
     {"oa_region_finish", region_finish},

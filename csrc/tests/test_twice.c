@@ -157,6 +157,13 @@ static int read_to_host(void *pointer) {
   float values[1];
   return oa_pointer_read(pointer, values, 1, (int64_t[]){1}, strides);
 }
+static int assign_strided(void *pointer) {
+  return oa_pointer_assign_strided(pointer, host, 1, (int64_t[]){1}, strides);
+}
+static int read_strided(void *pointer) {
+  float values[1];
+  return oa_pointer_read_strided(pointer, values, 1, (int64_t[]){1}, strides);
+}
 static int stage(void *pointer) {
   const float unit = 1;
   oa_any *staged;
@@ -230,9 +237,10 @@ typedef struct subject {
   function with[20]; /* functions that are called with an ended handle; NULL-terminated */
 } subject;
 
-#define ALL_OF_POINTERS                                                                                       \
-  {view,      query,        layout_of, address,   export,         assign,      invalidate, fill,     copy_to, \
-   copy_from, read_to_host, stage,     call_with, call_with_list, launch_with, use_with,   end_slice}
+#define ALL_OF_POINTERS                                                                      \
+  {view,        query,    layout_of,      address,      export,   assign,    invalidate,     \
+   fill,        copy_to,  copy_from,      read_to_host, stage,    call_with, call_with_list, \
+   launch_with, use_with, assign_strided, read_strided, end_slice}
 static const subject subjects[] = {
     {"region", new_region, end_region, {finish, wait_for, synchronize, stream_of, begin_chain}},
     {"slice", new_slice, end_slice, ALL_OF_POINTERS},
