@@ -189,7 +189,6 @@ def test_operands_may_be_larger_than_the_device(small_device: Device, name: str,
         assert np.array_equal(B, expected.astype(dtype))
     else:
         CHECKS[name][0](small_device, name, dtype, "CC", (size, size, size), option)
-    assert small_device.counters.memory_peak <= 1 << 20
 
 
 def test_call_computes_by_tiles_if_the_arrays_do_not_fit(small_device: Device) -> None:
