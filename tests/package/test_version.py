@@ -110,7 +110,7 @@ def test_an_archive_by_git_is_what_its_commit_is(checkout: Path, tmp_path: Path)
     def archived(name: str) -> str:
         (tmp_path / name).mkdir()
         git(checkout, "archive", "--output", str(tmp_path / f"{name}.tar"), "HEAD")
-        shutil.unpack_archive(tmp_path / f"{name}.tar", tmp_path / name, filter="data")
+        subprocess.run(["tar", "-xf", tmp_path / f"{name}.tar", "-C", tmp_path / name], check=True)
         return version(tmp_path / name)
 
     commit = git(checkout, "rev-parse", "--short", "HEAD")
