@@ -265,7 +265,7 @@ void *plain_pinned(size_t bytes) {
   return cudaMallocHost(&memory, bytes) == cudaSuccess ? memory : NULL;
 }
 
-// One array up or down, into memory of the GPU that is there already.
+// Copies one array up or down. The GPU's memory is allocated already.
 double plain_copy(void *host, size_t bytes, int is_down, int count) {
   void *there;
   MUST(cudaMallocAsync(&there, bytes, stream));
@@ -301,7 +301,7 @@ double plain_memcpy(void *host, size_t bytes, int is_down, int count) {
   return took;
 }
 
-// One array up or down, in memory of the GPU that is allocated and freed each time.
+// Copies one array up or down. The GPU's memory is allocated and freed each time.
 double plain_lent(void *host, size_t bytes, int is_down, int count) {
   const double start = now();
   for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-"""The time of a run with a wait for it, and CuPy for comparisons, for the other benchmarks."""
+"""Time runs for the other benchmarks, and give them CuPy for comparisons."""
 
 from __future__ import annotations
 

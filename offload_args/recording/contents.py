@@ -21,7 +21,7 @@ _SOLVES = re.compile(
 
 
 def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
-    """Note the number of each pointer whose contents a call factors or solves with."""
+    """Note how a call that factors or solves uses its first pointer, under the pointer's number."""
     name = event.get("blas") or event.get("call", "")
     match = _SOLVES.search(name) if name else None
     if match is None:

@@ -5,8 +5,8 @@ Each function computes by the CBLAS function of the same name.
     python tests/doubles/cublas.py > cublas.c
 
 The prototypes come from bindings/api/cublas.json, so a call with another prototype goes wrong. The double checks its
-pointers: scalars have to be at the place of the pointer mode, and arrays on the device. Functions that CBLAS lacks
-compute by loops.
+pointers: scalars have to be at the place of the pointer mode, and arrays on the device. If CBLAS has no such function,
+the double computes in loops.
 """
 
 from __future__ import annotations

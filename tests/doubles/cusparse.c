@@ -1,5 +1,5 @@
 /* A double of libcusparse.so.12 for the double of a GPU: products and triangular systems, in double precision and one
- * element at a time. It is strict about addresses, alignment, indices, and workspaces that it did not ask for. */
+ * element at a time. It refuses wrong addresses, alignments and indices, and workspaces that it did not request. */
 #include <complex.h>
 #include <stdint.h>
 #include <stdlib.h>

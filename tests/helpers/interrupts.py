@@ -17,7 +17,7 @@ _PACKAGE = str(Path(offload_args.__file__).parent)
 
 
 class Sent:
-    """The flag whether Ctrl-C was sent."""
+    """A flag that is true once Ctrl-C was sent."""
 
     def __init__(self) -> None:
         self.sent = False

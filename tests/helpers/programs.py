@@ -181,7 +181,7 @@ def forget(world: World, so_far: Outcome) -> Outcome:
 
 
 def _may_fail(outcome: Outcome) -> Outcome:
-    """Return the outcome of a refused step if the driver may fail before the step is refused."""
+    """Add the driver's errors to the outcome of a refused step, because the driver may fail before the refusal."""
     return replace(outcome, errors=outcome.errors | DRIVER_ERRORS) if outcome.errors else outcome
 
 

@@ -23,7 +23,7 @@ double tiny_sum(int n, const double *x) {
   for (int i = 0; i < n; i++) sum += x[i];
   return sum;
 }
-/* C_i = a A_i of `count` matrices, the columns `ld` and the starts `stride` apart; A_i and C_i have these alike. */
+/* Sets C_i = a A_i for `count` matrices. The columns of all matrices are `ld` elements apart. */
 void tiny_scale_batch(int m, int n, double a, const double *A, int ld, int64_t stride_a, double *C, int64_t stride_c,
                       int count) {
   for (int b = 0; b < count; b++)
