@@ -8,6 +8,7 @@
 #include "region/coherent.h"
 #include "region/leave.h"
 #include "region/residency.h"
+#include "region/update.h"
 
 #include <stdlib.h>
 
@@ -107,14 +108,21 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-/* Checks an operand of a special mapping. Saves the former bytes of a coherent group before its first write. Returns
- * OA_LOOK_AGAIN if it freed the lock meanwhile. */
+/* Checks an operand of a special mapping. Refuses a coherent mapping while the host writes it. Saves the former bytes
+ * of a coherent group before its first write. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
 static __attribute__((cold, noinline)) int check_special(const oa_call *call, const oa_operand *o,
                                                          const oa_slot *slot) {
   oa_mapping *mapping = slot->mapping;
   const bool writes = o->touched & OA_FOR_WRITING; /* code that has the address may write at any time */
   const int status = mapping->special & OA_IS_ELSEWHERE ? check_elsewhere(call, o, mapping, writes) : OA_OK;
-  if (status || !writes || !oa_is_coherent(mapping) || slot->group->saved) return status;
+  if (status || !oa_is_coherent(mapping)) return status;
+  if (oa_host_writes(mapping->at.low, mapping->at.high))
+    return oa_fail(
+        OA_ERROR_ARGUMENT,
+        "%s: the host is writing %s in an update, in the memory that %s uses; make the call after the update, "
+        "or run the program with OFFLOAD_ARGS_COHERENT=never",
+        call->function, o->name, mapping->device->name);
+  if (!writes || slot->group->saved) return OA_OK;
   const int saved = oa_coherent_save(call->function, mapping, slot->group);
   return saved ? saved : OA_LOOK_AGAIN;
 }

@@ -1,6 +1,7 @@
 #include "region/capture.h"
 #include "device/memory.h"
 #include "library/handles.h"
+#include "region/coherent.h"
 #include "region/slot.h"
 
 #include <stdio.h>
@@ -98,6 +99,7 @@ void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool r
   capture->use_count++;
   capture->calls[capture->call_count - 1].uses++;
   slot->group->captured |= overwrites;
+  if (oa_is_coherent(slot->mapping)) slot->mapping->special |= OA_IS_CAPTURED;
   slot->zero &= !writes;
 }
 

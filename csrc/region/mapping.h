@@ -48,7 +48,8 @@ typedef struct oa_view {
 enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_SCALAR };
 enum oa_mapping_special {
   OA_IS_ELSEWHERE = 1, /* some of it is, or was, present on another device */
-  OA_IS_COHERENT = 2   /* its address is the host's: the device uses the host's memory (region/coherent.c) */
+  OA_IS_COHERENT = 2,  /* its address is the host's: the device uses the host's memory (region/coherent.c) */
+  OA_IS_CAPTURED = 4   /* of a coherent mapping: a graph has, or had, its address */
 };
 
 typedef struct oa_region_state oa_region_state;

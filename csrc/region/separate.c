@@ -5,6 +5,7 @@
 #include "region/capture.h"
 #include "region/coherent.h"
 #include "region/leave.h"
+#include "region/update.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
@@ -53,7 +54,11 @@ int oa_coherent_separate(const char *function, oa_mapping *mapping) {
     const int status = oa_wait_for(&moving);
     return status ? status : OA_LOOK_AGAIN;
   }
-  if (mapping->escaped || oa_capture_concerns(mapping))
+  if (oa_host_writes(mapping->at.low, mapping->at.high))
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "%s: the host is writing %s in an update, in the memory that %s uses; export it after the update",
+                   function, mapping->views[0].name, mapping->device->name);
+  if (mapping->escaped || mapping->special & OA_IS_CAPTURED || oa_capture_concerns(mapping))
     return oa_fail(OA_ERROR_ARGUMENT,
                    "%s: %s lends its host memory to %s, and code or a graph has its address there already; export it "
                    "before that, or run the program with OFFLOAD_ARGS_COHERENT=never",

@@ -584,6 +584,26 @@ static void lapse(const plan *p) {
   }
 }
 
+/* Makes the array's bytes the former bytes of a coherent mapping, also if the device has no copy of them: a region that
+ * fails leaves them to the host. */
+static void follow_array(const plan *p, oa_mapping *mapping) {
+  const oa_lent_array *lent = p->array;
+  const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
+  oa_pieces pieces;
+  oa_lines piece;
+  if (!mapping->former) return;
+  oa_pieces_start(&pieces, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
+                  oa_itemsize(lent->array->dtype));
+  while (oa_pieces_next(&pieces, &piece, NULL)) {
+    piece.start += (int64_t)(lent->low - mapping->at.low);
+    for (int64_t i = 0; i < piece.count; i++) {
+      const int64_t start = piece.start + i * piece.pitch, end = start + piece.width;
+      const int64_t from = start > 0 ? start : 0, to = end < hull ? end : hull;
+      if (from < to) oa_coherent_follow(mapping, (oa_lines){from, to - from, to - from, 1});
+    }
+  }
+}
+
 static int note_sent(oa_present *element, void *data) {
   writing *w = (writing *)element;
   w->sent |= covers_writing(data, w);
@@ -597,7 +617,13 @@ static int wait_for_coherent(const plan *p) {
     const oa_mapping *mapping = p->holders[i].mapping;
     oa_device *device = mapping->device;
     oa_stream *stream;
-    if (!oa_is_coherent(mapping) || device->backend->flags & OA_SYNCHRONOUS) continue;
+    if (!oa_is_coherent(mapping)) continue;
+    if (mapping->escaped) {
+      oa_unlock();
+      status = oa_device_wait(device, mapping->serial, "code that has an array's address");
+      oa_lock();
+    }
+    if (status || device->backend->flags & OA_SYNCHRONOUS) continue;
     if ((status = oa_stream_take(device, &stream))) return status;
     status = oa_uses_order(&mapping->uses, stream, true);
     oa_unlock();
@@ -647,6 +673,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
       oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
     for (int i = 0; i < p.holder_count && purpose == TO; i++) oa_coherent_forget(p.holders[i].mapping);
     if (purpose == FROM || purpose == TO) status = move_all(&p);
+    for (int i = 0; i < p.holder_count && purpose == TO && !status; i++) follow_array(&p, p.holders[i].mapping);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
     if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);
     yield_holders(&p);

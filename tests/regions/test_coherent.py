@@ -10,7 +10,7 @@ import pytest
 
 from helpers.arrays import ramp
 from helpers.processes import printed
-from offload_args import Device, In, InOut, Out, blas, call, offload_args, testing, trace, update
+from offload_args import Device, In, InOut, Out, _core, blas, call, offload_args, testing, trace, update
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -108,6 +108,51 @@ def test_what_the_host_writes_after_a_refused_call_is_not_discarded(coherent: st
         blas.scal(2.0, dx)
         raise KeyError
     np.testing.assert_array_equal(x, np.full(8, 7))
+
+
+def test_calls_and_exports_wait_until_the_host_has_written(coherent: str) -> None:
+    x, y = ramp(8), ramp(8)
+    with offload_args(x, y, device=coherent) as (dx, dy):
+        blas.scal(2.0, dx)
+        with update(x[:4]):
+            x[:4] = 7
+            with pytest.raises(ArgumentError, match="the host is writing x in an update.*make the call after"):
+                blas.scal(2.0, dx)
+            with pytest.raises(ArgumentError, match="the host is writing x in an update"):
+                blas.copy(dx, dy)
+            with pytest.raises(ArgumentError, match="the host is writing .* export it after the update"):
+                _core.export(dx)
+        blas.copy(dx, dy)
+    np.testing.assert_array_equal(x, [7, 7, 7, 7, 10, 12, 14, 16])
+    np.testing.assert_array_equal(y, x)
+
+
+def test_what_the_host_writes_after_a_failed_call_is_not_discarded() -> None:
+    x = ramp(8)
+    with testing.coherent(), pytest.raises(KeyError), offload_args(x, device="sim:0") as (dx,):
+        testing.fail_call("sim:0", 1)
+        with pytest.raises(BackendError):
+            dx.fill(3.0)
+        writing = _core.update_begin(x, -1)  # update refuses an array that a call left undefined
+        x.setflags(write=True)
+        x[:] = 7
+        _core.update_to(x, -1)
+        del writing
+        raise KeyError
+    np.testing.assert_array_equal(x, np.full(8, 7))
+
+
+def test_an_export_is_refused_once_a_graph_has_the_address(coherent: str) -> None:
+    x = ramp(8)
+    region = offload_args(x, device=coherent)
+    with region as (dx,):
+        with region.capture() as graph:
+            blas.scal(2.0, dx)
+        graph.replay()
+        with pytest.raises(ArgumentError, match="a graph has its address"):
+            _core.export(dx)
+        graph.replay()
+    np.testing.assert_array_equal(x, 4 * ramp(8))
 
 
 def test_rights_are_those_of_other_devices(coherent: str) -> None:
