@@ -32,6 +32,11 @@ _FUNCTIONS: Final = {
 }
 
 
+def _is_zero(numbers: list[Any]) -> bool:
+    """Return whether the argument before a result, its beta, is the number 0, so that the result is not read."""
+    return len(numbers) == 1 and isinstance(numbers[0], (int, float, complex, np.number)) and numbers[0] == 0
+
+
 def compute(
     function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], device: Device | str | None
 ) -> bool:
@@ -42,7 +47,7 @@ def compute(
     read = _FUNCTIONS.get(getattr(function, "__module__", ""), {}).get(getattr(function, "__name__", ""))
     if read is None:
         return False
-    passed = []
+    passed: list[Any] = []
     for argument in arguments:
         array = argument
         if isinstance(argument, Scratch):  # the pivots
@@ -50,6 +55,8 @@ def compute(
         elif isinstance(argument, (In, Out, InOut)):
             array = argument.array
             if isinstance(argument, Out if read > 0 else In) or not isinstance(array, np.ndarray):
+                return False
+            if isinstance(argument, Out) and not (array.dtype.kind == "i" or _is_zero(passed[-1:])):  # no pivots
                 return False
         read -= isinstance(array, np.ndarray)
         passed.append(array)

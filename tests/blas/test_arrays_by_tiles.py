@@ -203,6 +203,9 @@ def test_call_computes_by_tiles_if_the_arrays_do_not_fit(small_device: Device) -
     assert np.allclose(S @ x, 1)
     with pytest.raises(DeviceMemoryError):
         call(blas.syrk, 1.0, A, 0.0, In(C), device=small_device)
+    with pytest.raises(DeviceMemoryError):  # by tiles it would read an Out
+        call(blas.gemm, 1.0, A, B, 1.0, Out(D), device=small_device)
+    assert np.array_equal(D, A @ B)
     with pytest.raises(DTypeError, match=r"^blas\.syrk: C needs np\.float64 as A has"):
         call(blas.syrk, 1.0, A, 0.0, C.astype(np.float32), device=small_device)
 
