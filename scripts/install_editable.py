@@ -47,7 +47,10 @@ def installed_by_build(packages: Path) -> bool:
     if not known or cached("CMAKE_HOME_DIRECTORY") != str(ROOT) or cached("Python_EXECUTABLE") != sys.executable:
         return False
     cmake = cached("CMAKE_COMMAND")
-    subprocess.run([cmake, "--build", BUILD], check=True, stdout=subprocess.DEVNULL)
+    built = subprocess.run([cmake, "--build", BUILD], stdout=subprocess.PIPE, text=True)
+    if built.returncode:  # Ninja prints a compiler's errors to stdout
+        print(built.stdout, file=sys.stderr)
+    built.check_returncode()
     install = [cmake, "--install", BUILD, "--strip", "--prefix", packages]
     subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     installed = (BUILD / "install_manifest.txt").read_text().splitlines()
