@@ -18,6 +18,7 @@ from ..dtypes import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError, PresentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
+from ._checks import first_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -261,7 +262,7 @@ def _factor_panels(
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
     # The number of panels that may change at once: each also needs memory for a part of an earlier one.
     at_once = max(1, int(min(space / (2 * of_column * width), THREADS)))
-    first_zero: list[int] = []
+    zeros: list[int] = []  # the place of the first zero in each panel that has one
 
     def exchange(panel: DevicePtr, pivots: NDArray[np.int32], first: int) -> None:
         """Exchange row first + i with row pivots[i] - 1, counted from the top of A; `panel` has all rows."""
@@ -285,10 +286,10 @@ def _factor_panels(
             begin, end = own
             with offload_args(Scratch(end - begin, np.int32), device=panel.device) as (places,):
                 getrf(panel[begin:], places, singular="keep")
-                zero = _first_zero(panel[begin:end])
+                zero = first_zero(panel[begin:end])
                 ipiv[begin:end] = places.to_host() + begin
             if zero:
-                first_zero.append(begin + zero)
+                zeros.append(begin + zero)
 
         return factor_panel
 
@@ -311,13 +312,7 @@ def _factor_panels(
         if panel[1] < size and (ipiv[panel[1] : size] != np.arange(panel[1] + 1, size + 1)).any()
     ]
     compute(name, {"A": A}, exchanges, devices, sides, note=note)
-    return min(first_zero, default=0)
-
-
-def _first_zero(square: DevicePtr) -> int:
-    diagonal = square._view(0, (square._shape[0],), (sum(square._strides),)).to_host()
-    zeros = np.flatnonzero(diagonal == 0)
-    return int(zeros[0]) + 1 if len(zeros) else 0
+    return min(zeros, default=0)
 
 
 def _solve_factored(
