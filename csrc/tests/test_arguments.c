@@ -268,61 +268,32 @@ static void export_release(void) {
   REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* releasing a second time is refused */
 }
 
-static void pointer_assign(void) {
-  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_assign((oa_any *)wrong[i], host, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, NULL, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, NULL, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, shape, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, -1, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, INT32_MAX, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign(live, host, 2, negative, strides));
-  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_assign(live, host, 2, huge, strides));
-}
+/* Passes wrong pointers and wrong arrays to a function that takes a pointer and a host array. */
+#define REFUSES_ARRAYS(of)                                                                            \
+  do {                                                                                                \
+    for (int i = 0; i < WRONG; i++) REFUSES_POINTER(of((oa_any *)wrong[i], host, 2, shape, strides)); \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, NULL, 2, shape, strides));                                    \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, host, 2, NULL, strides));                                     \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, host, 2, shape, NULL));                                       \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, host, -1, shape, strides));                                   \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, host, INT32_MAX, shape, strides));                            \
+    REFUSES(OA_ERROR_ARGUMENT, of(live, host, 2, negative, strides));                                 \
+    REFUSES(OA_ERROR_OVERFLOW, of(live, host, 2, huge, strides));                                     \
+  } while (0)
 
-static void pointer_fill(void) {
-  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_fill((oa_any *)wrong[i], host, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, NULL, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, NULL, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, shape, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, -1, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, INT32_MAX, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_fill(live, host, 2, negative, strides));
-  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_fill(live, host, 2, huge, strides));
-}
+static void pointer_assign(void) { REFUSES_ARRAYS(oa_pointer_assign); }
 
-static void pointer_read(void) {
-  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_read((oa_any *)wrong[i], host, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, NULL, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, NULL, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, shape, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, -1, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, INT32_MAX, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read(live, host, 2, negative, strides));
-  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_read(live, host, 2, huge, strides));
-}
+static void pointer_fill(void) { REFUSES_ARRAYS(oa_pointer_fill); }
+
+static void pointer_read(void) { REFUSES_ARRAYS(oa_pointer_read); }
 
 static void pointer_assign_strided(void) {
-  for (int i = 0; i < WRONG; i++)
-    REFUSES_POINTER(oa_pointer_assign_strided((oa_any *)wrong[i], host, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, NULL, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, NULL, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, shape, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, -1, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, INT32_MAX, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_assign_strided(live, host, 2, negative, strides));
-  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_assign_strided(live, host, 2, huge, strides));
+  REFUSES_ARRAYS(oa_pointer_assign_strided);
   REFUSES(OA_ERROR_EXTENT, oa_pointer_assign_strided(live, host, 1, shape, strides));
 }
 
 static void pointer_read_strided(void) {
-  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_pointer_read_strided((oa_any *)wrong[i], host, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, NULL, 2, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, NULL, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, shape, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, -1, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, INT32_MAX, shape, strides));
-  REFUSES(OA_ERROR_ARGUMENT, oa_pointer_read_strided(live, host, 2, negative, strides));
-  REFUSES(OA_ERROR_OVERFLOW, oa_pointer_read_strided(live, host, 2, huge, strides));
+  REFUSES_ARRAYS(oa_pointer_read_strided);
   REFUSES(OA_ERROR_ALIAS, oa_pointer_read_strided(live, host, 2, shape, (int64_t[]){0, 0}));
 }
 
