@@ -100,7 +100,7 @@ wheel: $(VENV)/dev
 	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --wheel-dir dist build/wheel/*.whl
 	cp build/wheel/*.tar.gz dist
 
-# An editable install: edits of Python files count at once, edits of what is compiled at the next make. pip runs if
+# An editable install: edits of Python files count at once, and edits of C and bindings at the next make. pip runs if
 # nothing is installed, or pyproject.toml has changed; else the build alone, unless it installs other files than before.
 $(VENV)/installed: $(COMPILED) | $(VENV)/build
 	$(BIN)/python scripts/install_editable.py $(if $(filter pyproject.toml,$?),--whole) test,demo

@@ -31,7 +31,7 @@ Step = Callable[[Any, Any, Any, Any, Any, Gather, Reduce], None]
 
 
 class Ranks:
-    """The exchanges of each rank: NCCL's on GPUs, those of Communicator on other devices, none for a single rank."""
+    """The exchanges of each rank: by NCCL on GPUs, by Communicator on other devices, none for a single rank."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self.devices = devices

@@ -2,7 +2,7 @@
 
 python benchmarks/sparse.py [--device cuda:0] [--side N] [--steps N] [--rounds N]
 
-The matrix is that of Poisson's equation in three dimensions, by differences of seven points, with side^3 rows.
+The matrix is Poisson's equation in three dimensions, by differences of seven points. It has side^3 rows.
 Conjugate gradients need NVRTC, for the kernels that divide. CuPy is left out if it is not installed.
 """
 
