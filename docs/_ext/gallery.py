@@ -16,8 +16,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # The order of the pages; an example that is not here comes last.
 ORDER = (
     "hello_gemv vendor_call power_iteration principal_components least_squares poisson_cg cg_on_device "
-    "implicit_heat gaussian_process kalman_filter spectral_clustering image_svd wing_wake vector_add relu_chain "
-    "block_sum stencil mandelbrot lenet_digits matmul_cubin out_of_core"
+    "implicit_heat gaussian_process kalman_filter spectral_clustering image_svd picture_convolution wing_wake "
+    "vector_add relu_chain block_sum stencil mandelbrot lenet_digits matmul_cubin out_of_core"
 ).split()
 
 
