@@ -12,7 +12,7 @@ __all__ = ["CALLS", "Call", "Operands"]
 
 
 class Call(NamedTuple):
-    """A function of `blas`, and the same call of its vendor's function; its `order` is only for CBLAS."""
+    """A call of a function of `blas`, and the same call of the vendor's function; only CBLAS takes `order`."""
 
     arguments: str
     vendor: str
@@ -87,7 +87,7 @@ CALLS: Final = {
 
 
 class Pair(NamedTuple):
-    """The same call by `blas` and by the vendor's function: a statement and the function `f` in it."""
+    """The same call by `blas` and by the vendor's function, each as a statement with the function `f`."""
 
     portable: tuple[str, Any]
     vendor: tuple[str, Any]

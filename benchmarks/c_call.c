@@ -42,7 +42,7 @@ static int leave(lent *call) {
   return oa_region_wait(call->region);
 }
 
-/* Seconds of count regions with one call each; below 0: failed. */
+/* Returns the seconds of `count` regions with one call each, or a negative number after a failure. */
 double c_transfers(int device, int on_gpu, long count, int n, float *A, float *x, float *y) {
   const double start = now();
   for (long i = 0; i < count; i++) {
@@ -52,7 +52,7 @@ double c_transfers(int device, int on_gpu, long count, int n, float *A, float *x
   return now() - start;
 }
 
-/* Seconds of count calls in one region, until they are done. */
+/* Returns the seconds of `count` calls in one region, until they are done. */
 double c_resident(int device, int on_gpu, int portable, long count, int n, float *A, float *x, float *y) {
   lent call = {.device = device, .on_gpu = on_gpu, .portable = portable, .n = n};
   if (enter(&call, A, x, y) || multiply(&call) || oa_region_synchronize(call.region)) return -1;
@@ -64,7 +64,7 @@ double c_resident(int device, int on_gpu, int portable, long count, int n, float
   return leave(&call) ? -1 : seconds;
 }
 
-/* The same by the vendor's function alone, on the same memory. */
+/* Does the same by the vendor's function alone, on the same memory. */
 double bare_resident(int device, int on_gpu, long count, int n, float *A, float *x, float *y) {
   lent call = {.device = device, .on_gpu = on_gpu, .n = n};
   uint64_t at[3];

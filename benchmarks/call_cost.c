@@ -1,5 +1,6 @@
-/* sgemv with nothing in between: what call_cost.py compares with. It is compiled into a cffi module on the spot. The
- * vendors' libraries are dlopen'ed and have prototypes of our own here, so that no vendor header is needed. */
+/* Bare calls of sgemv, with which call_cost.py compares the package's calls. This file is compiled into a cffi module
+ * on the spot. The vendors' libraries are dlopen'ed and have prototypes of our own here, so that no vendor header is
+ * needed. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,14 +16,14 @@ int bare_cblas_sgemv(int order, int trans, int m, int n, float alpha, const bare
                      int incx, float beta, bare_f32 *y, int incy);
 int bare_cublas_sgemv(int trans, int m, int n, float alpha, const bare_f32 *A, int lda, const bare_f32 *x, int incx,
                       float beta, bare_f32 *y, int incy);
-/* Seconds of count calls in a loop, with m = n = lda, and until they are done. */
+/* Return the seconds of `count` calls in a loop with m = n = lda, until they are done. */
 double bare_cblas_loop(long count, int n, const bare_f32 *A, const bare_f32 *x, bare_f32 *y);
 double bare_cublas_loop(long count, int n, const bare_f32 *A, const bare_f32 *x, bare_f32 *y);
 /* [cffi end] */
 
 enum { COLUMN_MAJOR = 102, NO_TRANS = 111, OP_N = 0, NON_BLOCKING = 1 };
 
-/* Sizes of 64 bits: one whose integers have 32 reads the low half of each. */
+/* The sizes have 64 bits. A function whose integers have 32 bits reads the low half of each size. */
 static void (*cblas_sgemv)(int, int, int64_t, int64_t, float, const void *, int64_t, const void *, int64_t, float,
                            void *, int64_t);
 static int (*cublas_sgemv)(void *, int, int, int, const float *, const void *, int, const void *, int, const float *,

@@ -121,7 +121,7 @@ double plain_batch(const float *A, const float *B, float *C, long n, int batch, 
   return now() - start;
 }
 
-// The same of arrays that stay on the device: one call each time. The copies are not timed.
+// Multiplies arrays that stay on the device: one call each time. The copies are not timed.
 double plain_resident_batch(const float *A, const float *B, float *C, long n, int batch, int count) {
   float *dA, *dB, *dC;
   MUST(take(&dA, n * n * batch));
@@ -259,7 +259,7 @@ double plain_region(const float *a, const float *b, float *c, long n, int count)
   return now() - start;
 }
 
-// Pinned memory to copy from and to; NULL where there is none.
+// Returns pinned memory to copy from and to, or NULL if it can't be allocated.
 void *plain_pinned(size_t bytes) {
   void *memory = NULL;
   return cudaMallocHost(&memory, bytes) == cudaSuccess ? memory : NULL;
@@ -284,7 +284,7 @@ double plain_copy(void *host, size_t bytes, int is_down, int count) {
   return took;
 }
 
-// The same by cudaMemcpy, which waits by itself.
+// Makes the same copies by cudaMemcpy, which waits for each copy.
 double plain_memcpy(void *host, size_t bytes, int is_down, int count) {
   void *there;
   MUST(cudaMallocAsync(&there, bytes, stream));

@@ -86,7 +86,7 @@ def quiet() -> None:
 
 
 def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 31) -> None:
-    """Time the loops in turn, for `seconds` and at least 3 rounds each. A time is in µs, for one of `per` works.
+    """Time the loops in turn, for `seconds` and at least 3 rounds each. A time is in µs per work of the loop.
 
     A slow loop makes fewer rounds than the others. A loop that raises is noted as failed and left out. A round begins
     when nothing else of this process runs, and after at least one uncounted run, so that cores and caches belong to it.

@@ -1,6 +1,6 @@
-/* Chains of cuBLAS calls as a graph by hand: what graphs.py compares with. Driver and cuBLAS are dlopen'ed and have
- * prototypes of our own here, so that no header of CUDA is needed. Chain 0 is the small calls, chain 1 the power
- * iteration. */
+/* Hand-written graphs of chains of cuBLAS calls, with which graphs.py compares the package's graphs. Driver and cuBLAS
+ * are dlopen'ed and have prototypes of our own here, so that no header of CUDA is needed. Chain 0 is the small calls,
+ * chain 1 the power iteration. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ static int (*scal)(void *, int, const double *, void *, int);
 static int (*copy)(void *, int, const void *, int, void *, int);
 static void *stream, *handle, *A, *x, *y;
 
-/* Takes the GPU and that file of cuBLAS. Returns 0, or 1. */
+/* Opens the first GPU, and loads cuBLAS from that file. Returns 0, or 1. */
 int hand_open(const char *cublas) {
   void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *blas = dlopen(cublas, RTLD_NOW | RTLD_LOCAL);
   void *context;
@@ -77,7 +77,8 @@ void *hand_capture(int number) {
   return instance;
 }
 
-/* Returns the seconds of the graph, from its launch until it is done; of the calls one by one if it is NULL. */
+/* Returns the seconds of the graph, from its launch until it is done. If `graph` is NULL, returns the seconds of the
+ * single calls. */
 double hand_seconds(void *graph, int number) {
   struct timespec begun, ended;
   clock_gettime(CLOCK_MONOTONIC, &begun);

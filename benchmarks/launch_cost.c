@@ -1,5 +1,5 @@
-/* Launches with nothing in between: what launch_cost.py compares with. The driver is dlopen'ed and has prototypes of
- * our own here, so that no header of CUDA is needed. */
+/* Bare launches, with which launch_cost.py compares the package's launches. The driver is dlopen'ed and has prototypes
+ * of our own here, so that no header of CUDA is needed. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <time.h>

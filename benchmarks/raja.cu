@@ -1,4 +1,5 @@
-/* The kernels of raja_kernels.py in plain CUDA C, as one would write them by hand: what raja.py compares with.
+/* The kernels of raja_kernels.py in plain CUDA C, as a programmer would write them; raja.py compares its kernels with
+ * these.
  * It is built on the spot: nvcc -O3 -arch=native -shared -Xcompiler -fPIC raja.cu. */
 #include <math.h>
 #include <string.h>
@@ -197,7 +198,7 @@ extern "C" int plain_launch(const char *name, unsigned grid, unsigned block, voi
 
 static cudaEvent_t events[2];
 
-/* Notes the time on the device: when the stream comes to this point. which: 0, the begin, or 1, the end. */
+/* Notes the time at which the device comes to this point of the stream. which: 0 for the beginning, 1 for the end. */
 extern "C" int plain_note(int which, cudaStream_t stream) {
   if (!events[which]) {
     const cudaError_t status = cudaEventCreate(&events[which]);
@@ -206,7 +207,7 @@ extern "C" int plain_note(int which, cudaStream_t stream) {
   return cudaEventRecord(events[which], stream);
 }
 
-/* Waits for the end, and returns the seconds between the two; -1 if that failed. */
+/* Waits for the end, and returns the seconds from the beginning to the end; -1 after a failure. */
 extern "C" double plain_seconds(void) {
   float milliseconds;
   if (cudaEventSynchronize(events[1]) || cudaEventElapsedTime(&milliseconds, events[0], events[1])) return -1;

@@ -70,7 +70,7 @@ def total(sums: Out[np.float64].by(PerBlock()), a: In[np.float64]):
 def formula(text: str, arrays: str, numbers: str = "") -> Any:
     """Return a kernel of a formula.
 
-    `arrays` has the written arrays first, after =, or, if they are also read, after +.
+    `arrays` names the written arrays first. A name after = is only written, and a name after + is also read.
     """
     types: dict[str, Any] = {}
     for name in arrays.split():

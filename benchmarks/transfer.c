@@ -47,7 +47,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median of some runs: 0.3 s of them, at least 5. */
+/* Returns the median time of runs: as many as take 0.3 s, and at least 5. */
 static double median(void (*run)(void *), void *data) {
   static double times[MOST_RUNS];
   int runs = 0;

@@ -21,7 +21,7 @@ from offload_args import Device, In, offload_args
 
 
 def _through(device: str, array: np.ndarray, rounds: int) -> None:
-    """Send an array up and down, some times.
+    """Send an array up and down several times.
 
     Taking the address makes it come down, because the address might be written to.
     """

@@ -15,7 +15,7 @@ from clang import cindex
 
 
 def _c_type(kind: cindex.Type) -> str:
-    """Return a parameter's type in the header's spelling, without a const of the value itself."""
+    """Return a parameter's type in the header's spelling, without a const that applies to the parameter itself."""
     spelling = re.sub(r"\s+", " ", kind.spelling).strip()
     if kind.is_const_qualified():
         spelling = re.sub(r"\s*\bconst$", "", spelling) if spelling.endswith("const") else spelling

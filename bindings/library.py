@@ -136,7 +136,7 @@ class Library:
     api_count: int = 0
 
     def takes_result(self, function: Function) -> bool:
-        """Return whether Python's function takes a place on the device for its result."""
+        """Return whether the function in Python takes `result=`, a place on the device for its result."""
         result = function.result
         return result is not None and (not result.on_host or self.has_device_form(function))
 

@@ -35,7 +35,7 @@ __all__ = ["Kept", "Role", "emit", "faults", "raw_faults", "record", "report", "
 
 Kept = kept.Kept
 
-# The files of each library beside its bodies. Only a library with bodies by hand has the last one.
+# The files of each library beside its bodies. Only a library with hand-written bodies has the last file.
 FILES = (
     "libraries/{}.c",
     "libraries/{}_api.c",

@@ -29,7 +29,7 @@ _LEND = """
 cdef inline oa_array OA_LEND(
     void *data, int dtype, int ndim, const int64_t *shape, const int64_t *strides
 ) noexcept nogil:
-    # shape and strides (bytes) live until oa_region_enter has returned: a typed memoryview's own will do.
+    # shape and strides (bytes) must exist until oa_region_enter has returned. A typed memoryview's own are suitable.
     cdef oa_array array
     array.data = data
     array.shape = shape

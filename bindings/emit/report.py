@@ -20,7 +20,8 @@ def report(libraries: Iterable[Library]) -> str:
         lines[-1] += f"; the header declares {library.api_count} in all."
         if library.twins:
             names = " ".join(library.twins)
-            lines += ["", f"Bound under one name with another function, which is called, as it does the same: {names}."]
+            text = "Not called, because a function that does the same is bound under the same name"
+            lines += ["", f"{text}: {names}."]
         lines += ["", "| family | functions |", "|---|---|"]
         families: dict[str, list[str]] = {}
         for function in library.functions:

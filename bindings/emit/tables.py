@@ -235,7 +235,7 @@ def _head(library: Library) -> list[str]:
 
 
 def _used(pieces: dict[str, list[str]], lines: list[str]) -> list[str]:
-    """Return the lines of the pieces whose names the lines have: a compiler warns of any other static piece."""
+    """Return the lines of the pieces that `lines` name. Compilers would warn about static pieces that are not used."""
     words = set(re.findall(r"\w+", "\n".join(lines)))
     return [line for name, piece in pieces.items() if name in words for line in piece]
 

@@ -56,7 +56,7 @@ int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates) {
   if (!&oa_hooks || !oa_hooks.products[0] || !oa_hooks.products[1])
     return oa_fail(OA_ERROR_LIBRARY, "oa_accelerate_calibrate: this build has no BLAS");
   oa_model_nominal(rates);
-  /* Smaller for a device on the CPU, which would take seconds for N. */
+  /* The size is smaller for a device on the CPU, because N would take seconds. */
   int64_t n = info.flags & OA_DEVICE_GPU ? N : N / 8;
   float *A = calloc((size_t)(n * n), sizeof(double)), *C = malloc((size_t)(n * n) * sizeof(double));
   if (!A || !C) {

@@ -170,9 +170,9 @@ static bool is_thin(const oa_program_call *call) {
 
 /* Returns whether arrays that the program leaves unchanged should be kept on the device. The function compares two
  * times: the time that the calls so far would have saved if the arrays had been on the device, and the time of copying
- * the arrays there. The arrays should be kept once the first time is the longer one. With this rule, a program takes at
- * most twice as long as necessary, even if it ends right after the copies. `pays`: the call goes even if no array is
- * kept. */
+ * the arrays there. The arrays should be kept once the first time exceeds the second time. With this rule, a program
+ * takes at most twice as long as necessary, even if it ends right after the copies. `pays`: the call goes even if no
+ * array is kept. */
 static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   static const double ARMING = 1.0 / 40e9; /* seconds per byte, for watching pages of 4 KiB */
   const double steady = (double)oa_known_steady(known), send = steady / oa_model_up();

@@ -1,5 +1,5 @@
 /* The core's threads. The threads are started when first needed, wait on a condition, and are detached and never
- * joined, so that no thread keeps a process from ending. A forked child has none and starts none. */
+ * joined, so that no thread keeps a process from ending. A forked child has no such threads, and starts none. */
 #ifndef OA_THREADS_H
 #define OA_THREADS_H
 

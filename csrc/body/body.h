@@ -29,8 +29,8 @@ static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
 /* Returns whether the loaded library's integers have 64 bits. */
 static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routine->library->state->ilp64; }
 
-/* Fails for a call whose function is missing, or, if `wide`, takes no size as large as one of the values. For a missing
- * function, a failure of the operands is reported first. Returns the status. */
+/* Fails for a call whose function is missing, or, with `wide`, for a call whose function can't take a size as large as
+ * one of the values. For a missing function, a failure of the operands is reported first. Returns the status. */
 __attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
 __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
 /* Fails because a comparison of sizes does not hold. `names`: the names of the sizes, separated by a space. `sizes`:

@@ -532,8 +532,8 @@ static bool is_same(const layout *c, const layout *d) {
 /* Returns whether C is a separate operand, which is then the fourth operand. */
 static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
 
-/* Returns the address of C. If the caller passed no C, beta is 0; returns D's address then if the layouts are the same,
- * otherwise NULL. */
+/* Returns the address of C. If the caller passed no C, beta is 0: then returns D's address if the layouts are the same,
+ * and otherwise NULL. */
 static const void *address_of_c(const product *p, const oa_value *values) {
   if (has_own_c(values)) return p->operands[3].address;
   return values[C].pointer || is_same(&p->c, &p->d) ? p->operands[2].address : NULL;

@@ -56,7 +56,7 @@ static int note(oa_helper_call *call, oa_value *values, int at) {
   const int role = routine->record[at].role;
   const bool is_there = is_object(role, &values[at]);
   if (role == OA_ROLE_HOLDS) {
-    /* Within bounds, because the generator refuses more than OA_MOST_HELD held objects. */
+    /* The index is within bounds, because the generator refuses more than OA_MOST_HELD held objects. */
     const int i = call->hold_count++;
     call->holds[i] = (oa_object_held){.name = routine->record[at].name};
     call->held_at[i] = is_there ? call->use_count : -1;

@@ -43,9 +43,9 @@ void oa_block_lose(oa_device *device, oa_block *block);
 /* Returns a block to the pool while copies on stream are under way; waits for these copies if no event can mark
  * them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once their stream was waited for, so that they need no event. The first held block has an
- * event all the same if few bytes were sent from the block, because a query of this event before a copy down makes that
- * copy arrive sooner (benchmarks/transfer.md). */
+/* Blocks that are returned once their stream was waited for, so that they need no event. If few bytes were sent from
+ * the first held block, it has an event nevertheless: a query of this event before a copy down makes that copy arrive
+ * sooner (benchmarks/transfer.md). */
 enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];

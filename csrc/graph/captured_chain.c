@@ -88,7 +88,7 @@ static int destroy(chain *c) {
   int status = OA_OK;
   if (c->capturing) status = end_capture(c);
   const bool waits = c->last && c->last->waited < c->ticket;
-  /* False if the region was left, which has waited for the caller's streams. */
+  /* This is false if the region was left, because leaving has waited for the caller's streams. */
   const bool quiesces = c->was_foreign && region_of(c);
   void *native = waits ? c->last->native : NULL;
   oa_unlock();

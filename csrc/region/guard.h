@@ -1,5 +1,5 @@
-/* Guarded arrays: while a device is newer, the whole pages of the array on the host can't be touched. A fault there is
- * reported with the array's name. Callers hold the core's lock. */
+/* Guarded arrays: while a device is newer, the whole pages of the array on the host can't be touched. A touch of such a
+ * page is reported with the array's name. Callers hold the core's lock. */
 #ifndef OA_GUARD_H
 #define OA_GUARD_H
 

@@ -355,7 +355,7 @@ static void collect_moves(oa_region_state *region, int outcome) {
 static int wait_for_escaped(oa_region_state *region) {
   int status = OA_OK, capturing;
   bool escaped = false;
-  /* If the driver fails, the region is left all the same. */
+  /* The region is left even if the driver fails. */
   if ((status = oa_stream_capturing(region->stream, true, &capturing))) {
     remember(region, status);
     status = OA_OK;

@@ -45,7 +45,7 @@ int64_t oa_watch_pages(const oa_watch *watch);
 
 /* Returns whether pages can be watched here; the first call finds out. */
 bool oa_pages_work(void);
-/* For tests: with 0, pages can't be watched, as if the kernel refused. */
+/* Sets, for tests, whether pages can be watched; 0: they can't, as on a kernel that refuses. */
 void oa_pages_allow(int allowed);
 
 #endif

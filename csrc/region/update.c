@@ -151,8 +151,8 @@ static bool finding_needs(const oa_wait *wait, const oa_caller *other) {
   return oa_present_visit(&oa_table, p->array->low, p->array->high, note_seized, &f);
 }
 
-/* Finds the mappings and seizes all of them at once: waits until none is moving or leaving. Frees the lock and takes it
- * again. */
+/* Finds the mappings, waits until none is moving or leaving, and then seizes all of them together. Frees the lock and
+ * takes it again. */
 static int seize_holders(plan *p) {
   const oa_lent_array *lent = p->array;
   const oa_wait wait = {p->function, finding_needs, p};

@@ -115,7 +115,7 @@ static void what_the_host_writes_in_an_update_stays(void) {
   check_empty();
 }
 
-/* The calls that read x are slow: a region that lends only x waits for them all the same. */
+/* The calls that read x are slow, and a region that lends only x waits for them, too. */
 static void leaving_waits_for_calls_that_read(void) {
   oa_array from, to;
   set(x, N, 1);

@@ -1,5 +1,5 @@
-/* Bytes that another device has come from that device's memory, not up from the host. The bytes are right even if a
- * call fails, or if an array is left, written or freed during the copy. */
+/* If another device has the bytes, they come from that device's memory, and not from the host. The bytes are right even
+ * if a call fails, or if an array is left, written or freed during the copy. */
 #include "region/pages.h"
 #include "two_devices.h"
 

@@ -385,7 +385,7 @@ static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, 
   device->backend = oa_backend_named(device->backend->name); /* restores the backend for the other thread */
   CHECK(pthread_create(&beside, NULL, run_add_in_a_region, sharer_beside) == 0);
   usleep(5000); /* by now, the other thread has entered its region, or waits for this region */
-  /* Not OA_ERROR_MEMORY, after which the core would try again. */
+  /* The status is not OA_ERROR_MEMORY, because the core would then try again. */
   return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name);
 }
 

@@ -71,7 +71,8 @@ static int64_t large_bytes(const oa_batch *b) {
   return bytes;
 }
 
-/* Puts the moves of coherent memory, which need no copy, behind the others. Returns the number of the others. */
+/* Puts the moves of coherent memory, which need no copy, after all other moves. Returns the number of the other moves.
+ */
 static int leave_out_coherent(oa_move *moves, int count) {
   for (int i = 0; i < count;) {
     if (!moves[i].coherent) {
@@ -131,7 +132,7 @@ int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int 
   if (!(count = leave_out_coherent(moves, count))) return OA_OK;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
-  /* Comes before all other steps: it refuses a context that was reset, whose pinned memory no longer exists. */
+  /* This call comes first, because it refuses a context that was reset, whose pinned memory no longer exists. */
   void *saved = NULL;
   int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
   if (status) return status;

@@ -72,7 +72,7 @@ SUBJECTS = {
         ("Settings of tensors and filters", r"\w*(tensor|filter|transform|reduction)"),
     ),
 }
-# This many entries make a page of some 15,000 pixels; a heading with more is divided by subjects, then by forms.
+# A page with so many entries has some 15,000 pixels. A heading with more is divided by subjects, then by forms.
 MOST = 20
 FORMS = {"": "", "_batched": ", batches", "_strided_batched": ", strided batches"}
 
@@ -329,7 +329,7 @@ last parameter. The forms that end in `_device` take numbers and results as devi
 {titles}
 ```
 """
-# This many lines make a page of prototypes.
+# A page of prototypes has at most so many lines, unless one section has more.
 MOST_LINES = 600
 
 

@@ -11,7 +11,7 @@ static PyObject *site_of_this_thread;          /* () -> the number of the callin
 static PyInterpreterState *own_interpreter;    /* the interpreter of site_of_this_thread */
 static PyThreadState *(*current_thread)(void); /* the running thread of Python, or NULL */
 
-/* Python's own functions for this are not part of the stable ABI. PyGILState_Check is of no use: it returns 1 on every
+/* Python's own functions for this are not part of the stable ABI. PyGILState_Check can't be used: it returns 1 on every
  * thread once the process has had a second interpreter. */
 static void find_current_thread(void) {
   static const char *const names[] = {"PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"};

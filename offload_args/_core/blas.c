@@ -13,8 +13,9 @@ enum { M, N, K, KL, KU, SIZE_COUNT };
  * checked. */
 enum operand { NUMBER, SAME_NUMBER, VECTOR, MATRIX, PACKED, BAND, ELEMENT, FIVE, FIVE_OR_NUMBERS, ANYTHING };
 
-/* When an option is exchanged: never; if the call is of transposes; if its matrix is stored as its transpose; if only
- * one of the two holds. */
+/* The condition on which an option is exchanged. NEVER: no condition. WITH_CALL: the call is of transposes.
+ * WITH_MATRIX: the option's matrix is stored as its transpose. AGAINST_MATRIX: exactly one of these two conditions
+ * holds. */
 enum exchange { NEVER, WITH_CALL, WITH_MATRIX, AGAINST_MATRIX };
 
 typedef struct {
@@ -321,7 +322,7 @@ static int is_direct(const Function *function) {
   return 1;
 }
 
-/* Fills a choice from Python's facts. Returns 0, or -1 with an exception. */
+/* Fills a choice with the facts that Python returned. Returns 0, or -1 with an exception. */
 static int read_choice(const Plan *plan, Choice *choice, PyObject *facts) {
   PyObject *callable, *order[2], *tables;
   long base;
@@ -450,7 +451,7 @@ static inline int arrange(const Plan *plan, const Choice *choice, const Call *ca
 }
 
 /* -- calling ------------------------------------------------------------------------------------------------------- */
-/* Fills the routine's values. Returns 0, or -1, with or without an exception, if they need another way. */
+/* Fills the routine's values. Returns 0; -1, with or without an exception, if this function can't fill them. */
 static inline int fill_values(const Function *function, const Arranged *arranged, oa_value *values, List **lists) {
   const Parameter *parameter = function->parameters;
   const Argument *argument = arranged->at;
@@ -475,7 +476,8 @@ static inline int fill_values(const Function *function, const Arranged *arranged
   return 0;
 }
 
-/* Runs the routine on values. Returns 1 with the result, which is NULL with an exception; or 0 as above. */
+/* Runs the routine on values. Returns 1 with the result, which is NULL with an exception; 0, perhaps with an exception,
+ * if fill_values can't fill the values. */
 static inline int run_values(const Function *function, const Arranged *arranged, PyObject **result) {
   oa_value values[MOST_VALUES];
   List *lists = NULL;

@@ -69,7 +69,7 @@ static PyObject *slice_of(const oa_any *handle, int ndim, const int64_t *shape, 
 }
 
 static int region_get(PyObject *object, oa_region **handle) {
-  /* Not isinstance: an object may claim to be of another class. */
+  /* isinstance() is not used, because an object may claim to be of another class. */
   const int is_region = object != NULL && handle != NULL && PyObject_TypeCheck(object, (PyTypeObject *)python.region);
   if (is_region && atomic_load(&((Region *)object)->state) == OPEN) {
     *handle = ((Region *)object)->region;

@@ -147,8 +147,8 @@ static uint64_t find_reused(PyObject *function) {
   return known == NULL ? 0 : PyLong_AsUnsignedLongLongMask(known);
 }
 
-/* Lets a function that takes arrays by tiles make the call, after a MemoryError of the region. Returns None; NULL with
- * that error if the function is none of these, or with the function's error. */
+/* Makes the call by tiles, after a MemoryError of the region. Returns None; NULL with the MemoryError if the function
+ * can't compute by tiles, or with the function's own error. */
 static PyObject *call_by_tiles(const Call *call, PyObject *function) {
   PyObject *type, *error, *traceback, *done = NULL;
   PyErr_Fetch(&type, &error, &traceback);

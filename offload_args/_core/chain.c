@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-/* (number): the handle. Returns NULL with an exception if the number is not a graph's. */
+/* (number): the handle. Returns NULL with an exception if the object is not such a number. */
 static oa_chain *handle_of(PyObject *number) { return PyLong_AsVoidPtr(number); }
 
 static PyObject *answer(int status) {

@@ -93,7 +93,7 @@ const Function *function_of(PyObject *object);
 /* Calls a function that is not a helper function, with the arguments of its builtin. */
 PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names);
 
-/* Reports a call to the recorder, or (kind "begun") the next call; as tell_recorder(). */
+/* Reports a call to the recorder; with the kind "begun", the call that comes next. Returns as tell_recorder() does. */
 __attribute__((cold)) PyObject *function_tell(const char *kind, const Function *function, PyObject *const *values,
                                               Py_ssize_t count, PyObject *names, PyObject *result);
 

@@ -12,10 +12,10 @@ static long long size_of(const Pointer *pointer, Py_ssize_t count) {
   return size;
 }
 
-/* Reads the extent that a partition divides: the pointer's elements, rows or columns. Here, a row of a matrix is a line
- * in memory: in Fortran order, that is a column of the matrix. One row or column has both orders, with any strides: all
- * its elements are rows if only rows are divided. Returns -1, perhaps with an exception, if the array is not a matrix,
- * or if its strides fit both orders. */
+/* Reads the extent that a partition divides: the pointer's elements, rows or columns. Here, a row is a line of the
+ * matrix in memory, which in Fortran order is one of its columns. A matrix of one row or column has both orders, with
+ * any strides. If only its rows are divided, each of its elements counts as a row. Returns -1, perhaps with an
+ * exception, if the array is not a matrix, or if its strides fit both orders. */
 static long long extent_of(const Pointer *pointer, Py_ssize_t count, int kind, int both) {
   if (kind == BY_SIZE) return size_of(pointer, count);
   if (count != 2) return -1;

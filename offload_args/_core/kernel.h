@@ -35,8 +35,8 @@ typedef struct {
   size_t nbytes;                       /* of all arguments */
   _Atomic(OnDevice *) loaded[DEVICES]; /* by number of the device; NULL: not loaded yet */
   atomic_int home;                     /* the device of an offload without one; -1: not known yet */
-  /* access 0: a value; its dtype is OA_ANY if only _value can read it. struct_bytes of an array of structs: its pointer
-   * is one to bytes, whose last dimension is a struct; otherwise 0. */
+  /* access 0: a value; its dtype is OA_ANY if only _value can read it. struct_bytes of an array of structs: the
+   * struct's size, and its pointer is to bytes, whose last dimension is a struct; otherwise 0. */
   struct {
     int access, dtype, offset, nbytes, struct_bytes;
   } at[OA_MOST_PARAMETERS];
@@ -84,8 +84,8 @@ static inline Py_ssize_t dimensions_of(const Kernel *kernel, int argument, const
 }
 
 /* -- grid.c -------------------------------------------------------------------------------------------------------- */
-/* Chooses the grid and block if the launch has none. The arguments are as many as the kernel has, and fit it. Returns
- * 0; -1, with or without an exception, if a partition can't divide its array. */
+/* Chooses the grid and block if the launch has none. The number of arguments is right, and the arguments fit the
+ * kernel. Returns 0; -1, with or without an exception, if a partition can't divide its array. */
 int choose_shape(const Kernel *kernel, const OnDevice *on, PyObject *const *arguments, oa_launch *launch);
 
 /* Returns 1 if the grid has an owner for each element of each argument with a partition, and has no block without an

@@ -559,7 +559,7 @@ static PyObject *launch_lent(const Call *call, void *context, PyObject *pointers
   return kernel_launch(asked->kernel, &asked->shape, values);
 }
 
-/* Returns the device of an offload without one; -1 with an exception. */
+/* Returns the device for an offload that names none; -1 with an exception. */
 static int find_home(const Call *call, Kernel *kernel) {
   for (Py_ssize_t i = 0; i < call->count; i++) {
     const Pointer *pointer = kernel->at[i].access ? pointer_of(call->values[i]) : NULL;

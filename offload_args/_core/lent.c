@@ -149,8 +149,8 @@ static Held *newer_than(const Held *entry) {
   return newer;
 }
 
-/* Takes out an entry of an array that stays lent but was writeable all the same. The array is writeable again once the
- * newer entries have also ended. */
+/* Ends an entry whose array becomes writeable again, although older entries remain. If the array has a newer entry,
+ * that entry does this at its end. */
 static void reopen(Held *held, Held *newer) {
   if (newer != NULL)
     newer->reopened = 1;
@@ -197,8 +197,8 @@ void hold(Held *held, int flag) {
   if (flag) set_writeable(held->array, 0);
 }
 
-/* Makes deferred arrays writeable if NumPy now permits it. Takes the others out of the list if their owner is no longer
- * lent: the host itself made that owner read-only. */
+/* Makes deferred arrays writeable if NumPy now permits it. Also takes an array out of the list if its owner is no
+ * longer lent: then the host itself made that owner read-only. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);

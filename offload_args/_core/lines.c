@@ -199,7 +199,7 @@ static PyObject *ask(const char *kind, PyObject *subject) {
   return PyObject_CallFunction(python.done, "sOOOOO", kind, subject, Py_None, Py_None, Py_None, Py_None);
 }
 
-/* Returns the number of the line that calls, 0 if Python has to write this one, -1 with an exception. */
+/* Returns the number of the calling line; 0 if Python has to write the call; -1 with an exception. */
 static long place_of_caller(unsigned recording_number, size_t *slot) {
   PyFrameObject *frame = PyEval_GetFrame();
   if (frame == NULL) return 0;
@@ -287,7 +287,7 @@ static int make_key(Key *key, Numbers *numbers, const Recorded *call, long place
   return 1;
 }
 
-/* Finds the number of the same call before, if its line is near enough. */
+/* Finds the number of an earlier call that was the same, if its line is near enough. */
 static void find_same(Outermost *call) {
   pthread_mutex_lock(&mutex);
   const int is_known = lines.places[call->slot].call > 0 && lines.places[call->slot].batch == lines.batch &&
@@ -397,8 +397,8 @@ static void keep_inside(const char *text, size_t size) {
   inside.size += size + 2;
 }
 
-/* Writes the line of an outermost call, or (NULL) the text of another one. Returns 1, 0 if Python has to, -1 with an
- * exception. */
+/* Writes the line of an outermost call; if `outermost` is NULL, the text of an inner call. Returns 1; 0 if Python has
+ * to write it; -1 with an exception. */
 static int write_line(unsigned recording_number, const Recorded *call, const Outermost *outermost, const char *calls,
                       size_t size) {
   char line[LINE];

@@ -18,7 +18,7 @@ int lines_begin(const Recorded *call);
 /* Returns whether this thread's present call was made before with the same values: its vendor calls then need no
  * report. */
 int lines_are_known(void);
-/* After lines_begin returned 0: that call has ended. */
+/* Notes that the call for which lines_begin returned 0 has ended. */
 void lines_told(void);
 /* Ends a call, with its result or NULL. Returns as lines_begin does. */
 int lines_end(const Recorded *call, PyObject *result);

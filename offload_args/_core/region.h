@@ -32,7 +32,7 @@ int read_options(Options *options);
 /* -- region.c ------------------------------------------------------------------------------------------------------ */
 enum { CLOSED, BUSY, OPEN };
 
-/* A region. Its members change only while it is busy, by the code that made it busy. */
+/* A region. Only the code that made it busy changes its members, while it is busy. */
 typedef struct Region {
   PyObject_HEAD PyObject *arguments; /* a tuple */
   PyObject *stream;   /* the handle of the caller's own stream as an int, or None; NULL before __init__ */

@@ -23,7 +23,7 @@ typedef struct {
   int from_dtype, to_dtype;
 } Transform;
 
-/* What the transforms of one length have in common. */
+/* The data that all transforms of one length and sign share. */
 typedef struct {
   int64_t n;
   int sign;

@@ -34,7 +34,7 @@ _PART: Final = 1 << 22
 _LEAST: Final = 512
 _UNIT: Final = 128
 
-# The name of an argument of a region of this module in messages.
+# The name that messages have for an argument of a region of this module.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument (\d)")
 
 
@@ -183,7 +183,7 @@ def _overlaps_itself(array: NDArray[Any]) -> bool:
 
 
 def check_number(name: str, scalar: str, number: Any, dtype: np.dtype[Any]) -> None:
-    """Raise the error of a wrong alpha or beta; dtype: of the matrices, or the real dtype if it has to be real."""
+    """Raise the error of a wrong alpha or beta; dtype: the matrices', or the real dtype for a real number."""
     if isinstance(number, DevicePtr) or not isinstance(number, (int, float, complex, np.number)):
         raise ArgumentTypeError(f"{name}: with devices, {scalar} needs a number, got {shown(number)}")
     if isinstance(number, (complex, np.complexfloating)) and dtype.kind == "f":
@@ -395,15 +395,15 @@ def triangular(
 ) -> list[Task]:
     """Return the tasks of trmm, or of trsm if it `solves`.
 
-    function: of pointers. names: of the triangular matrix and of B. sizes: the rows and columns of B's tiles. after: as
-    in Task.
+    function: the function for pointers. names: the names of the triangular matrix and of B. sizes: the rows and columns
+    of B's tiles. after: as in Task.
     """
     A, B = names
     is_left = side == "L"
     along, across = sizes if is_left else sizes[::-1]
     options = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
     is_upper = (uplo == "U") == (trans == "N")
-    # The tiles of op(A) that are multiplied with tile k of B, for tile i: k > i, or else k < i.
+    # For tile i of B, op(A) has tiles that are multiplied with tile k of B: for k > i if `later`, otherwise for k < i.
     later = is_upper == is_left
     order = along if later != solves else along[::-1]
     last = 1.0 if solves else alpha
@@ -481,7 +481,7 @@ def stream(
 ) -> None:
     """Check the arguments, and do the work of a function of level 3 with `devices`.
 
-    function, gemm: of pointers. operands: A, B and C, as far as the function has them.
+    function, gemm: the functions for pointers. operands: A, B and C, as far as the function has them.
     """
     kind, routine = _KINDS[function.__name__], function.__name__
     name = f"blas.{routine}"

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
 
-# The number of threads per device. While one waits for its results, the others bring up and compute their parts.
+# The number of threads per device. While a thread waits for its results, the other threads bring up and compute their
+# parts.
 THREADS: Final = 3
 # Parts may take this share of the free memory.
 _SHARE: Final = 0.8
@@ -144,7 +145,7 @@ class _Stopped(Exception):
 
 
 class _Queue:
-    """The tasks that are left, and the ones that are done; each may need others to be done before."""
+    """The remaining tasks, and the finished tasks. A task may need other tasks to be done first."""
 
     def __init__(self, needs: Sequence[Collection[int]]) -> None:
         self.changed = Condition()
@@ -271,7 +272,7 @@ def _wait_for_tasks(queue: _Queue, stop: Callable[[], None]) -> None:
 
 
 def note_of(parts: Sequence[str], halves: Sequence[str] = ()) -> str:
-    """Return the note for an error: the parts that are done, and the ones that lack a second step."""
+    """Return the note for an error: the parts that are done, and the parts that lack a second step."""
     second = f"; lacking the second of two steps: {', '.join(halves)}" if halves else ""
     return f"done: {', '.join(parts) or 'nothing'}{second}; all other elements are as they were"
 
@@ -291,7 +292,7 @@ class _Block:
 
 
 class _Cache:
-    """The tiles that a device has. The least recently used ones make room for others."""
+    """The tiles that a device has. The least recently used tiles make room for other tiles."""
 
     def __init__(
         self, name: str, device: Device, arrays: dict[str, NDArray[Any]], orders: dict[str, str], sides: Sides
@@ -324,7 +325,7 @@ class _Cache:
         self._end([block] if block else [])
 
     def take(self, tile: Tile, loads: bool = True) -> DevicePtr:
-        """Return a pointer to a tile, which stays until `free`. The tile goes up if it `loads` and is not there."""
+        """Return a pointer to a tile, which stays until `free`. If it is not there and `loads`, it goes up."""
         nbytes = math.prod(tile.shape) * self.arrays[tile.name].itemsize
         with self._changed:
             while True:
@@ -465,7 +466,7 @@ def compute(
     """Compute the tasks.
 
     arrays: by the names in tiles. one_order: whether all tiles have the order of the first task's array on the device.
-    note: on an error, instead of the list of finished tiles.
+    note: the note of an error, instead of the list of finished tiles.
     """
     if not tasks:
         return

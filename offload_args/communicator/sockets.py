@@ -2,7 +2,7 @@
 
 The first connection carries arrays, each preceded by its size. The second connection carries the last message of a
 rank: a text if the rank leaves on purpose, and nothing if it was killed. So a rank notices the end of any other rank,
-even while it waits for a third one.
+even while it waits for a third rank.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _capture(name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes
     to_real = name in TO_REAL
     inverse = name.startswith("i")
     direction = 1 if name == "ihfft" or (inverse and name not in FROM_REAL) else -1
-    # The axis whose lines are halves comes first if the elements are real, and last if the results are.
+    # The axis whose lines are halves comes first if the elements are real, and last if the results are real.
     steps = list(zip(axes, lengths, strict=True))[:: 1 if to_real else -1]
     source = x
     if not is_contiguous(x):

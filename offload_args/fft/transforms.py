@@ -501,7 +501,10 @@ def _transform(
 
 
 def _are_plain(values: Any) -> bool:
-    """Return whether lengths or axes can be part of a key. Only plain integers can, because 1.0 and True equal 1."""
+    """Return whether lengths or axes can be part of a key.
+
+    Only plain integers are allowed in a key, because 1.0 and True equal 1.
+    """
     return values is None or (type(values) is tuple and all(type(value) is int or value is None for value in values))
 
 

@@ -286,7 +286,7 @@ class Kernel(_core.Kernel):
         return self._launcher(grid, block, shared_bytes, key[3] if len(key) > 3 else None, False, None)
 
     def _asked(self, function: str, keywords: dict[str, Any]) -> _core.Launcher:
-        """Return the launcher of a call with keywords. The arguments determine a grid or block of zeros."""
+        """Return the launcher of a call with keywords. If its grid or block is zeros, the arguments determine it."""
         for name in keywords:
             if name not in _SHAPE:
                 raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

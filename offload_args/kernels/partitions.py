@@ -1,8 +1,8 @@
 """Partitions, which divide an array's elements among threads or blocks, as in oa:: of kernel.h.
 
 In a signature, a partition follows the array that it divides: `Out[np.float32].by(Tiles(16, 16))`. The partition takes
-its sizes from the array. Here, a row of a matrix is a line in memory: in Fortran order, that is a column of the matrix.
-A matrix of one row or column has both orders, and NumPy may give it any strides. So a grid for a division by rows is
+its sizes from the array. Here, a row is a line of the matrix in memory, which in Fortran order is one of its columns. A
+matrix of one row or column has both orders, and NumPy may give it any strides. So a grid for a division by rows is
 large enough for both orders. A division by rows and columns only takes the strides of C order, because both orders
 would need a grid of size * size.
 """

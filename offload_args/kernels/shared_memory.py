@@ -66,7 +66,7 @@ class Shared:
 
 
 class SharedOf(NamedTuple):
-    """Shared memory of elements of one dtype: a type for parameters of kernels in Python, and a call makes a Shared."""
+    """Shared memory of elements of one dtype: a parameter's type in kernels in Python, whose call makes a Shared."""
 
     dtype: np.dtype[Any]
 

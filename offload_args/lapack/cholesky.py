@@ -113,7 +113,10 @@ def _factor_stack(
 
 
 def _needed_order(t: str, a: Matrix, b: Columns) -> Order | None:
-    """Return the order into which a complex B has to be copied, if not in A's order: no call applies conj(A) to it."""
+    """Return the order into which a complex B has to be copied; None if it has A's order.
+
+    No call solves with conj(A).
+    """
     if t in "sd" or (a.ld_f and b.ld_f) or (a.ld_c and b.ld_c):
         return None
     return "F" if a.ld_f else "C"

@@ -295,9 +295,9 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     set to the solution of least norm.
 
     A is factored in place if it has m >= n and Fortran order, or m < n and C order: A then becomes its own QR factors,
-    or those of its transpose. In the other order, or if conj(A) is needed for a complex A, a copy is factored on the
-    device, and A is unchanged. A real B has any order; a complex B in C order is copied, with a PerformanceWarning.
-    Unlike LAPACK's xGELS, the function does not scale numbers that are close to overflow.
+    or the QR factors of its transpose. In the other order, or if conj(A) is needed for a complex A, a copy is factored
+    on the device, and A is unchanged. A real B has any order; a complex B in C order is copied, with a
+    PerformanceWarning. Unlike LAPACK's xGELS, the function does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
         line, heights = np.asfortranarray(np.vander(t, 2)), np.array([1.0, 3.0, 5.0, 7.0])

@@ -76,7 +76,7 @@ def factor_definite(
 ) -> None:
     """Do the work of lapack.potrf, or of lapack.posv with the right sides B, with `devices`.
 
-    potrf: of pointers. B: None for potrf.
+    potrf: the function for pointers. B: None for potrf.
     """
     _run_definite(name, A, B, uplo, info, devices, potrf)
 
@@ -173,7 +173,7 @@ def factor_general(
 ) -> None:
     """Do the work of lapack.getrf, or of lapack.gesv with the right sides B, with `devices`.
 
-    getrf: of pointers. B: None for getrf.
+    getrf: the function for pointers. B: None for getrf.
     """
     used = devices_of(name, devices)
     arrays = {"A": A} if B is None else {"A": A, "B": B}
@@ -216,12 +216,12 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
 
 
 def _by_columns(A: NDArray[Any]) -> bool:
-    """Return whether the factors are A's, and not those of A^T. A row or column may be in both orders."""
+    """Return whether the factors are the factors of A, and not of A^T. A row or column may be in both orders."""
     return order_of(A) == "F" or len(A) == 1 or (A.shape[1] == 1 and A.strides[0] == A.itemsize)
 
 
 def _need_pivots(name: str, size: int, written: int, **arrays: Any) -> None:
-    """Check ipiv, and that it and the arrays that are written, the last ones, can be used on the host."""
+    """Check ipiv; check also that the host can use ipiv and the written arrays, which are the last ones."""
     ipiv = arrays["ipiv"]
     refuse_masked(f"{name}: ipiv", ipiv)
     if not isinstance(ipiv, np.ndarray):
@@ -260,7 +260,7 @@ def _factor_panels(
         )
     sides = Sides(width, space)
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
-    # The number of panels that may change at once: each also needs memory for a part of an earlier one.
+    # The number of panels that may change at the same time: each also needs memory for a part of an earlier panel.
     at_once = max(1, int(min(space / (2 * of_column * width), THREADS)))
     zeros: list[int] = []  # the place of the first zero in each panel that has one
 

@@ -42,11 +42,12 @@ def record(
 
     `python -m offload_args replay bug.jsonl.gz` runs them again, on any device.
 
-    contents: what is recorded of arrays' contents: with "hash", only checksums, by which a replay detects changes; with
-    "none", neither checksums nor values; with "inputs", the values of operands and of results. The numbers that are
-    passed to calls, and the names of arrays and source files, are always in the file. calls: the most calls to record.
-    sync: whether each call is also written to the file before it is made, so that the file has a call that ends the
-    process. images: whether the machine code of kernels is written, so that `replay --images` can launch them again.
+    contents: the part of arrays' contents that is recorded: with "hash", only checksums, by which a replay detects
+    changes; with "none", neither checksums nor values; with "inputs", the values of operands and of results. The
+    numbers that are passed to calls, and the names of arrays and source files, are always in the file. calls: the most
+    calls to record. sync: whether each call is also written to the file before it is made, so that the file has a call
+    that ends the process. images: whether the machine code of kernels is written, so that `replay --images` can launch
+    them again.
 
     Raises ArgumentError for a wrong argument, and OSError if the file can't be written.
 

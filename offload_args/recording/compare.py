@@ -65,7 +65,7 @@ class Expected:
 
     @property
     def most(self) -> float:
-        """Return the largest bound, which is also that of the value that the call returned."""
+        """Return the largest bound, which also holds for the value that the call returned."""
         return max(self.bounds, default=0.0)
 
     def distance_of(self, returned: Any, expected: Any, most: float) -> Difference | None:

@@ -53,7 +53,7 @@ class Values(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first call whose results are others without waits."""
+    """The first call whose results change without waits."""
 
     call: int  #: its number
     pointer: int  #: the number of the array that differs; 0: the number that the call returns
@@ -63,7 +63,7 @@ class Fault(NamedTuple):
 
 
 class Unlike(NamedTuple):
-    """A region whose results in the recording are others than in a replay."""
+    """A region whose results in the recording differ from its results in a replay."""
 
     region: int
     calls: list[int]
@@ -149,7 +149,7 @@ def _arrays(call: dict[str, Any]) -> set[int]:
 
 
 def before(call: int, earlier: int, name: str, place: str) -> str:
-    """Describe a call that ran before an earlier one."""
+    """Describe a call that ran before an earlier call."""
     return f"call {call}, {name}, {place}: the recorded results show it before call {earlier}, {NAME}"
 
 

@@ -214,7 +214,7 @@ class Replay:
             return
         for event in list(self._begun.values()):
             self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
-            # This is said before the call, because the call may end this process, too.
+            # This line is printed before the call, because the call may end this process, too.
             say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)
             self._act(event)
             self.report.is_cut = True
@@ -359,7 +359,7 @@ class Replay:
             )
 
     def _note_end(self, number: int, entered: _Region) -> None:
-        """Note the arrays of a region that has ended, and whether they are those of the replay without waits."""
+        """Note the arrays of a region that has ended, and whether they equal the arrays of the replay without waits."""
         if self.notes_ends:
             hashes = [None if a is None else hashlib.blake2b(a.tobytes()).digest() for a in entered.arrays]
             self.ends[number] = hashes
@@ -608,7 +608,7 @@ class Replay:
         return self._value(value)
 
     def _compare_unordered(self, expected: Expected, result: Any, entered: list[_Region]) -> None:
-        """Compare a number that a call returned with that of the replay without waits."""
+        """Compare a number that a call returned with the number that it returned in the replay without waits."""
         if self.unordered is None or not isinstance(result, (int, float, complex)) or not entered:
             return
         position, outer = len(self.results) - 1, entered[-1]
@@ -646,7 +646,7 @@ class Replay:
         return names
 
     def _regions_of(self, event: Event) -> list[_Region]:
-        """Return the regions whose arrays a call uses: those of its pointers, then those that lend the same memory."""
+        """Return the regions of the pointers of a call, and then the regions that lend the same memory."""
         operands = flat([*event["args"], *event.get("names", {}).values()])
         numbers = {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
         direct = [region for region in self._regions.values() if numbers & set(region.pointers)]
@@ -879,7 +879,7 @@ def compared(
 def _explain(
     report: Report, unlike: Unlike, events: list[Event], file: str | os.PathLike[str], device: Device | None
 ) -> None:
-    """Find a call that would give the recorded results if it ran before an earlier one, and add it to the report."""
+    """Find a call that would give the recorded results if it ran before an earlier call, and add it to the report."""
     for call, earlier, moved in exchanges(events, unlike.calls):
         part = Replay(device, False, 1, None, waits=True, until=unlike.region)
         try:

@@ -135,7 +135,10 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
 
 
 def _returned(info: int | tuple[int, int], place: DevicePtr | None) -> int:
-    """Write info to its place, if there is one. Return info; of a routine that finds some eigenvalues, their number."""
+    """Write info to its place, if there is one.
+
+    Return info, or the number of eigenvalues if only some were requested.
+    """
     info, number = info if isinstance(info, tuple) else (info, info)
     if place is not None:
         place.fill(info)
@@ -149,7 +152,10 @@ def is_setting(library: str, name: str) -> bool:
 
 
 def repeated(function: Callable[..., int], times: int, steps: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
-    """Make a call several times; `steps` has the elements by which each pointer advances, or a list of pointers."""
+    """Make a call several times.
+
+    `steps` has, for each pointer, the elements by which it advances, or a list of pointers.
+    """
     places = [place for place, value in enumerate(arguments) if isinstance(value, DevicePtr)]
     infos = []
     for number in range(times):
@@ -197,7 +203,7 @@ def _of_batch(
 
 
 def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, Any]]) -> int | tuple[int, int]:
-    """Make one call, and return LAPACK's info; with the number of eigenvalues if only some are asked for."""
+    """Make one call, and return LAPACK's info, with the number of eigenvalues if only some are requested."""
     wide = next((value for _, parameter, value in values if parameter == "ipiv"), None)
     if isinstance(wide, DevicePtr) and wide.dtype == np.int64:
         with offload_args(Scratch(wide.shape, np.int32), device=wide.device) as (narrow,):
@@ -279,7 +285,10 @@ def _gesvdj(none: str, t: str, jobz: str, econ: int, m: int, n: int, A: DevicePt
 
 
 def _geev(none: str, t: str, left: str, right: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
-    """Find the eigenvalues of a general matrix. Those of a real one are two arrays, one array, or complex."""
+    """Find the eigenvalues of a general matrix.
+
+    For a real matrix, the eigenvalues are two arrays, one array, or complex numbers.
+    """
     *values, VL, ldvl, VR, ldvr = rest
     vendor = vendor_of(none, A)
     vendor.need_geev(none, left == "V")

@@ -39,7 +39,7 @@ class Writer:
     """
 
     def __init__(self, file: str, *, has_contents: bool = False) -> None:
-        """Open the file. has_contents: events may be large, and become lines at once."""
+        """Open the file. has_contents: events may be large, and become lines immediately."""
         self._has_contents = has_contents
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

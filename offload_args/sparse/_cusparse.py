@@ -226,7 +226,10 @@ class CuSparse(Adapter):
         return self._ffi.from_buffer(np.array([value if dtype.kind == "c" else complex(value).real], dtype))
 
     def _dense(self, pointer: DevicePtr, reads: bool = True, order: int = 0) -> _Dense:
-        """Return an array in a form that the library takes, or a copy in C order; `order`: a matrix's order."""
+        """Return an array, or a copy in C order if the library does not take its form.
+
+        `order`: the order of a matrix.
+        """
         itemsize = pointer.dtype.itemsize
         shape, strides = pointer._shape, pointer._strides
         if len(shape) == 1:

@@ -43,7 +43,7 @@ def spsolve(
         print(sparse.spsolve(A, np.array([3.0, 4.0])))  # [1. 1.]
 
     Raises numpy.linalg.LinAlgError if A is singular, and LibraryError on GPUs, because cuSPARSE factors no matrices.
-    Other errors are those of sparse.matmul. Source: scipy.sparse.linalg.spsolve.
+    Other errors are as for sparse.matmul. Source: scipy.sparse.linalg.spsolve.
 
     See also: sparse.spsolve_triangular, linalg.solve; docs/guide/sparse.md.
     """
@@ -85,7 +85,7 @@ def spsolve_triangular(
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]
 
     Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored. On GPUs, the diagonal is not
-    checked, and the solution has infinities. Other errors are those of sparse.matmul. Source:
+    checked, and the solution has infinities. Other errors are as for sparse.matmul. Source:
     scipy.sparse.linalg.spsolve_triangular.
 
     See also: sparse.spsolve, blas.trsv; docs/guide/sparse.md.

@@ -312,7 +312,7 @@ def _is_of_a_library(file: str) -> bool:
 
 @cache
 def _holds_packages(folder: str) -> bool:
-    """Return whether packages were installed into a folder, which is site-packages or another target of pip."""
+    """Return whether packages were installed into a folder, such as site-packages or another target of pip."""
     try:
         return any(name.endswith(".dist-info") for name in os.listdir(folder))
     except OSError:

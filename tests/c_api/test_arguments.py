@@ -26,7 +26,7 @@ def test_the_c_tests_give_wrong_arguments_to_every_public_function() -> None:
 
 @pytest.mark.promise("T74")
 def test_the_c_tests_call_every_function_twice_with_what_has_ended() -> None:
-    """T74: `csrc/tests/test_twice.c` calls each function that takes a handle, `test_object.c` each of objects."""
+    """T74: `csrc/tests/test_twice.c` and, for objects, `test_object.c` call each function that takes a handle."""
     include = ROOT / "csrc" / "include" / "offload_args"
     headers = "".join((include / name).read_text() for name in ("core.h", "shim.h", "launch.h"))
     handles = r"(?:oa_any|oa_region|oa_writing|oa_object|oa_module|oa_kernel|oa_call|void) \*\w+"

@@ -1,4 +1,4 @@
-"""Two devices at once: every method, also in place, conjugate gradients, products by parts, and a rank that is killed.
+"""Two devices: every method, also in place, conjugate gradients, products by parts, and a rank that is killed.
 
 With OFFLOAD_ARGS_REQUIRE=cuda,cuda:1, they run on two GPUs. On other machines, two devices of the CPU are used.
 """

@@ -371,7 +371,7 @@ static int issue_captured(const void *arguments, void *stream) {
   return status;
 }
 
-/* Has the graphs of captured streams issue the operations, those of a stream together. */
+/* Makes the graphs of captured streams issue the operations; the operations of one stream are issued together. */
 static int capture(const operation *first) {
   for (const operation *o = first; o; o = o->grouped) {
     int is_later = 0;

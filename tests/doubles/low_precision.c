@@ -38,7 +38,7 @@ static size_t turned(int order, int trans, long i, long j, int ld) {
 }
 static size_t place(long i, long n, int inc) { return (size_t)(inc >= 0 ? i * inc : (i - (n - 1)) * inc); }
 
-/* C = alpha op(A) op(B) + beta C where `inside`; beta 0 reads nothing. */
+/* C = alpha op(A) op(B) + beta C, for the elements with a true `inside`; with beta 0, C is not read. */
 #define PRODUCT(from, from_number, from_c, to_c, inside)                                              \
   for (long i = 0; i < m; i++)                                                                        \
     for (long j = 0; j < n; j++) {                                                                    \

@@ -237,7 +237,7 @@ ROTMG = """
   return NOT_SUPPORTED;
 """
 
-# {name: (the body, the names in the body that are no parameters)}.
+# {name: (the body, the names in the body that are not parameters)}.
 ALONE = {"batchCount": "1", "strideA": "0", "strideB": "0", "strideC": "0"}
 COMPUTED = {"scaleType": "scale_of(computeType, Atype, Btype, Ctype)"}
 HALF = {"Atype": "R_16F", "Btype": "R_16F", "Ctype": "R_16F", "scaleType": "R_16F"}

@@ -1,4 +1,4 @@
-"""NumPy's own tests of numpy.linalg pass with offload_args.linalg, except for those in numpy_suite.py."""
+"""NumPy's own tests of numpy.linalg pass with offload_args.linalg, except for the tests that numpy_suite.py lists."""
 
 from __future__ import annotations
 

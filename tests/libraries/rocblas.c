@@ -37,7 +37,7 @@ int rocblas_get_version_string(char *text, size_t size) {
   return 0;
 }
 
-/* As rocBLAS does without memory to work in, and in a query of the memory that it would need. */
+/* degraded: rocBLAS has no memory to work in. queried: a query of the needed memory is under way. */
 static int degraded, queried;
 int rocblas_start_device_memory_size_query(handle_t handle) {
   queried = handle != NULL;

@@ -30,7 +30,7 @@ size_t desk_elements(desk_shape_t shape) { return (size_t)shape->rows * (size_t)
 const char *desk_motto(int line) { return line ? NULL : "one thing at a time"; }
 int desk_live(void) { return live; }
 
-/* Scales a matrix of that shape, and marks one of its elements. */
+/* Scales a matrix of the descriptor's shape, and marks one of its elements. */
 int desk_mark_matrix(desk_shape_t shape, int row, int column, double mark, float by, float *A, size_t size,
                      void *stream) {
   if (!stream) return NO_STREAM;

@@ -65,7 +65,7 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
 
 
 def check_short(bench: DoubleBench, function: roles.Function, values: dict[str, Any], name: str) -> None:
-    """Fail unless a copy is refused, with the array's name, if one of its arrays lacks the last element."""
+    """Fail unless the copy is refused with the name of an array that lacks its last element, for each of its arrays."""
     value = values[name]
     with pytest.raises(ExtentError, match=rf"^{bench.library.name}\.{function.name}: {name} needs .*{value.size - 1}"):
         getattr(bench.module, function.name)(*(values | {name: value[:-1]}).values())

@@ -1,4 +1,4 @@
-"""Every function refuses operands in one array if it would write an element of both, and accepts others."""
+"""Every function refuses operands in one array if it would write an element of both, and accepts other operands."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from recording.legal import Call, roles
 
 
 def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -> None:
-    """Fail unless the call is refused, with the array's name, if one of its arrays lacks the last element."""
+    """Fail unless the call is refused with the name of an array that lacks its last element, for each of its arrays."""
     pointers_ = pointers[name]
     at = max(i for i, part in enumerate(pointers_) if part.size) if name in call.many else 0
     pointer = pointers_[at] if name in call.many else pointers_

@@ -28,7 +28,7 @@ def two_regions_and_a_mixed_call(A: Array, x: Array, y: Array) -> None:
 
 
 def temporary_regions_in_a_row(A: Array, x: Array, y: Array) -> None:
-    """Free small memory, and let regions of other streams take it at once."""
+    """Free small memory, and let regions of other streams take it immediately."""
     with offload_args(y, device="sim:0") as (dy,):
         for row in range(4):
             with offload_args(In(A[row]), Scratch(len(x)), device="sim:0") as (drow, work):

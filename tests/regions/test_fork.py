@@ -163,7 +163,7 @@ for i in range({children}):
             del cycle, kept, pinned, piece, inner
             gc.collect()
             sys.exit(7)
-        # This child: the other threads' first calls may be looking for their library, by a process, too.
+        # Wait for this child only, because other threads' first calls may start a process to look for their library.
         status = os.waitstatus_to_exitcode(os.waitpid(child_id, 0)[1])
         blas.scal(2.0, piece)
         inner.__exit__(None, None, None)

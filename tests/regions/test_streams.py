@@ -1,4 +1,4 @@
-"""Streams of the region and of the caller, and memory that is freed behind a busy stream."""
+"""Streams of the region and of the caller, and memory that is freed after the work of a busy stream."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def rotm(r: Routine) -> None:
 @CASES.of("{t}rotmg", letters="sd")
 def rotmg(r: Routine) -> None:
     # d1, d2, x1, y1: either weight greater, nothing to zero, sizes that need scaling, and no such rotation
-    # Where both weights need scaling, rocBLAS's H is wrong (docs/guide/rocblas.md).
+    # If both weights need scaling, rocBLAS's H is wrong (docs/guide/rocblas.md).
     small = (1e-9, 3.0 if r.vendor.device.startswith("hip") else 3e-9, 0.5, 1.5)
     for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), small, (-1, 3, 0.5, 1.5)]:
         d1, d2, x1, y1 = (r.dtype(number) for number in numbers)

@@ -16,7 +16,7 @@ SIZES = [0, 1, 4, 19]
 
 
 def untouched_or_scaled(r: Routine, y: Operand, beta: complex, case: str) -> None:
-    """Check that y is unchanged, as in reference BLAS without terms to sum, or multiplied by beta, as in others."""
+    """Check that y is unchanged, as reference BLAS leaves it without terms, or multiplied by beta."""
     if y.now().tobytes() != y.values.tobytes():
         expected = ref.plus(np.zeros_like(y.wide), beta, y.wide)
         ref.assert_close(y.now(), expected, 1, abs(expected), r.dtype, case)

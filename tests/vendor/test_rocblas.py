@@ -1,7 +1,7 @@
 """Every routine of rocBLAS that has a case is compared with sums in wider precision.
 
-Routines for several operands run the case of the routine for one. Each call becomes a batch of two: the operands of the
-call, and a copy of them before or after.
+Routines for several operands run the case of the routine for one operand. Each call becomes a batch of two: the
+operands of the call, and a copy of them before or after.
 """
 
 from __future__ import annotations

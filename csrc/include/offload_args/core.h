@@ -345,8 +345,8 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_
  * has ended. */
 int oa_pointer_get_layout(const oa_any *pointer, oa_pointer_layout *layout);
 /* Returns the true device address. Brings the data up if it may be read, and marks the mapping as escaped: its users
- * are unknown. So an array that `pointer` may write always comes down, and may be on no other device, and leaving waits
- * for the whole device. */
+ * are unknown. So an array that `pointer` may write always comes down. It may not be on any other device, and leaving
+ * waits for the whole device. */
 int oa_address(const oa_any *pointer, uint64_t *address);
 /* Returns the true address, as oa_address does, and keeps the memory alive after its region until
  * oa_export_release(*keep). *keep is NULL if the pointer has no bytes. */
@@ -369,9 +369,9 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
 /* Reads an array's present elements on the device into `values`, in C order, and waits for the copy. Bytes that the
  * device does not have yet are read from the host. Nothing is marked, and pending copies down still happen. */
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
-/* Copy between all elements of a pointer, which are one after the other, and a host array of this shape, whose strides
- * (in bytes) are any. The host array's elements in C order are the pointer's elements. The copies are made in the way
- * that whole arrays are copied. `values` is the address of the element at index 0. */
+/* Copy between all elements of a pointer, which have no gaps, and a host array of this shape with any strides (in
+ * bytes). The host array's elements in C order are the pointer's elements. The copies are made in the way that whole
+ * arrays are copied. `values` is the address of the element at index 0. */
 int oa_pointer_assign_strided(oa_any *pointer, const void *values, int ndim, const int64_t *shape,
                               const int64_t *strides);
 int oa_pointer_read_strided(const oa_any *pointer, void *values, int ndim, const int64_t *shape,

@@ -48,7 +48,7 @@
 #include "offload_args/kernel_target.h"
 #include "offload_args/kernel_types.h"
 
-/* No warning for parameters of constructors that have the names of the members that they initialize. */
+/* Compilers shall not warn if a constructor's parameter has the name of the member that it initializes. */
 #if defined(__GNUC__) && !defined(__clang__) && !OA_ON_GPU
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"

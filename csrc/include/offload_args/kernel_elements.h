@@ -283,7 +283,7 @@ class Here : public Place {
   }
 };
 
-/* The running block, outside its phases. */
+/* The running block, for code outside of its phases. */
 class Block : public Place {
  public:
   static constexpr bool of_block = true;

@@ -19,11 +19,11 @@ int oa_sim_configure(int device, int64_t capacity, int64_t fail_after, int64_t d
  * another stream that it needs, as if the core or a driver had forgotten an order. */
 int oa_sim_order(int device, int ordered);
 int64_t oa_sim_backend_calls(int device); /* backend calls so far; -1 with the text set if there is no such sim */
-/* Sets the residency mode, which replaces OFFLOAD_ARGS_RESIDENCY (-1: the environment variable counts again), and
- * whether pages may be watched. Ends all residency on all devices. */
+/* Sets the residency mode, in place of OFFLOAD_ARGS_RESIDENCY (-1: the mode of the environment variable again).
+ * tracking: whether pages may be watched. Ends all residency on all devices. */
 int oa_residency_configure(int mode, int tracking);
-/* Sets the oa_coherence of regions that are entered from now on, in place of OFFLOAD_ARGS_COHERENT (-1: the
- * environment's again). */
+/* Sets the oa_coherence of regions that are entered from now on, in place of OFFLOAD_ARGS_COHERENT (-1: the value of
+ * the environment variable again). */
 int oa_coherent_configure(int coherence);
 /* Loads a double of a library from an absolute path, in place of the real library, and makes the double's calls work on
  * the devices of the backend ("sim"). On devices that are not GPUs, the core waits for each call, so that the double

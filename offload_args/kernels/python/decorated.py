@@ -183,9 +183,9 @@ class PythonKernel(Kernel):
     def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
 
-        target: a processor such as "sm_90" or "gfx90a", which this machine need not have; None stands for the default
-        device's. The file's kernel takes four further arguments of int64 for each array: two extents, and the steps
-        along these extents in elements.
+        target: a processor such as "sm_90" or "gfx90a", which this machine need not have; None stands for the processor
+        of the default device. The file's kernel takes four further arguments of int64 for each array: two extents, and
+        the steps along these extents in elements.
 
         Raises KernelError, LibraryError without numba, and OSError if the file can't be written.
 

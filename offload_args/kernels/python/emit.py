@@ -227,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The cases of a matrix's steps: a row's elements are adjacent, a column's are, or any steps."""
+        """The cases of a matrix's steps: adjacent elements in a row, adjacent elements in a column, or any steps."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
@@ -272,7 +272,7 @@ class _Entry:
         return context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
 
     def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
-        """Return the block's arrays, which are in the kernel's memory here["own"], or the launch's here["shared"]."""
+        """Return the block's arrays, which are in the kernel's memory or the launch's: here["own"], here["shared"]."""
         builder, arrays = self.builder, []
         shared = self.written.shared.values()
         for declared, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):
@@ -711,7 +711,7 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
     """Refuse a kernel that needs a function which the target lacks.
 
-    Earlier checks find most of these with their lines.
+    Earlier checks find most such functions with their lines.
     """
     location = f"{written.file}:{written.line}: {written.name}"
     if is_gpu and "= frem " in str(module):
