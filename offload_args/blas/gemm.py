@@ -124,7 +124,7 @@ def gemm(
     for all of A, B and C. Each part is a product of the library, so the last bits may differ from the result of one
     call. If a part fails, a note on the error names the finished parts.
 
-    Orders may be mixed, except that a complex matrix with "C" needs the order of C.
+    Orders may be mixed, except that a pointer to a complex matrix with "C" needs the order of C.
 
     On GPUs, A and B may also be of float16 or bfloat16, if C has the same dtype or float32, or of int8, if C has int32.
     Products are summed in float32 or int32, and alpha and beta are numbers of the dtype of the sums.

@@ -98,15 +98,15 @@ def multiply(
         return
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
     space = free_space(used)
-    if space >= _in_panels(work, _LEAST):
+    conjugates = C.dtype.kind == "c" and "C" in trans_a + trans_b
+    if space >= _in_panels(work, _LEAST) and _lend_panels(work, conjugates):
         if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
             work = work._replace(B=B.copy())  # otherwise, parts of A and B might overlap partly
         _by_panels(work, used, space)
     else:
         sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)
         arrays = {"A": A, "B": B, "C": C}
-        one_order = C.dtype.kind == "c" and "C" in trans_a + trans_b
-        compute(name, arrays, _gemm_tasks(work, sides), used, sides, one_order)
+        compute(name, arrays, _gemm_tasks(work, sides), used, sides, conjugates)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -212,6 +212,16 @@ def _in_panels(work: _Product, rows: int) -> float:
     """Return the bytes that each device needs while it computes parts of `rows` rows or columns."""
     whole, panels = span(_whole(work)), _panels(work, slice(rows))
     return whole + THREADS * sum(map(span, panels))
+
+
+def _lend_panels(work: _Product, conjugates: bool) -> bool:
+    """Return whether panels can be lent: no array has gaps along both axes, and all have one order if it `conjugates`.
+
+    Other arrays are computed by tiles, which are packed in one order.
+    """
+    arrays = work.A, work.B, work.C
+    axes = {next((i for i in (0, 1) if array.strides[i] == array.itemsize), None) for array in arrays}
+    return None not in axes and not (conjugates and len(axes) > 1)
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
@@ -364,7 +374,9 @@ def _rank_tasks(call: _Call, sides: Sides) -> list[Task]:
             steps.append(Step(call.product(alphas[0], beta, *ops), (ks["A", i], ks["B" if is_second else "A", j])))
             if is_second:
                 steps.append(Step(call.product(alphas[1], 1.0, *ops), (ks["B", i], ks["A", j])))
-        tasks.append(Task(Tile("C", *i, *j), steps, loads=call.beta != 0 or i == j))
+        is_square = i == j
+        loads = call.beta != 0 or is_square
+        tasks.append(Task(Tile("C", *i, *j), steps, loads=loads, uplo=uplo if is_square else ""))
     return tasks
 
 

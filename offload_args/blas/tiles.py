@@ -17,9 +17,11 @@ from threading import Condition
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from .. import _core
 from .._names import rename
-from ..arguments import In, Out, Scratch
+from ..arguments import In, InOut, Out, Scratch
 from ..errors import DeviceMemoryError, DirectionError, OffloadError, PresentError
 from ..regions import offload_args
 
@@ -43,6 +45,8 @@ _ALONG: Final = 6
 _LEAST: Final = 512
 _UNIT: Final = 128
 _SMALLEST: Final = 16
+# A triangle comes down in strips of at most this number of bytes.
+_STRIP: Final = 1 << 22
 
 
 # The name of an argument of a region of this module in messages.
@@ -78,12 +82,14 @@ class Task(NamedTuple):
     """The computation of a tile.
 
     loads: whether the steps use the tile's present elements. after: tiles whose earlier tasks come first, too.
+    uplo: "U" or "L" if the steps write only this triangle of the tile. Other threads may write the other triangle.
     """
 
     tile: Tile
     steps: Sequence[Step]
     loads: bool = True
     after: tuple[Tile, ...] = ()
+    uplo: str = ""
 
 
 class Sides(NamedTuple):
@@ -416,16 +422,23 @@ class _Cache:
             else:
                 _core.assign_strided(place, part.T if by_columns else part)
 
-    def store(self, tile: Tile, pointer: DevicePtr) -> None:
-        """Bring a tile down into its array."""
-        part = tile.of(self.arrays[tile.name])
+    def store(self, tile: Tile, pointer: DevicePtr, uplo: str = "") -> None:
+        """Bring a tile down into its array, or only one triangle of the tile."""
+        part, by_columns = tile.of(self.arrays[tile.name]), self.orders[tile.name] == "F"
         with self._naming(tile):
             if tile.name in self._lent:
-                with offload_args(Out(part), device=self.device) as (p,):
-                    p.copy_from(pointer)
+                with offload_args((InOut if uplo else Out)(part), device=self.device) as (p,):
+                    if uplo:
+                        _copy_triangle(p, pointer, uplo)
+                    else:
+                        p.copy_from(pointer)
+                return
+            if by_columns:
+                pointer, part = pointer.T, part.T
+            if uplo:
+                _read_triangle(pointer, part, is_upper=(uplo == "U") != by_columns)
             else:
-                by_columns = self.orders[tile.name] == "F"
-                _core.read_strided(pointer.T if by_columns else pointer, part.T if by_columns else part)
+                _core.read_strided(pointer, part)
 
     @contextmanager
     def _naming(self, tile: Tile) -> Iterator[None]:
@@ -435,6 +448,29 @@ class _Cache:
         except OffloadError as error:
             rename(error, _OWN_ARGUMENT, f"{self.name}: {tile.name}")
             raise
+
+
+def _read_triangle(pointer: DevicePtr, part: NDArray[Any], *, is_upper: bool) -> None:
+    """Bring one triangle of a square tile in C order down, and write no other element of the array."""
+    n, columns = len(part), np.arange(len(part))
+    rows = max(1, _STRIP // max(1, n * part.itemsize))
+    for first in range(0, n, rows):
+        strip = slice(first, min(first + rows, n))
+        own = slice(first, n) if is_upper else slice(strip.stop)
+        values = np.empty((strip.stop - first, n), part.dtype)
+        _core.read_strided(pointer[strip], values)
+        row, column = columns[strip, np.newaxis], columns[own]
+        np.copyto(part[strip, own], values[:, own], where=(row <= column) if is_upper else (row >= column))
+
+
+def _copy_triangle(target: DevicePtr, source: DevicePtr, uplo: str) -> None:
+    """Copy one triangle of a square matrix on a device."""
+    by_columns = source.strides[0] < source.strides[1]
+    if by_columns:
+        target, source = target.T, source.T
+    for k in range(source.shape[0]):
+        line = slice(k, None) if (uplo == "U") != by_columns else slice(k + 1)
+        target[k, line].copy_from(source[k, line])
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -490,7 +526,7 @@ def compute(
             try:
                 for step in task.steps:
                     _make(step, pointer, cache)
-                cache.store(task.tile, pointer)
+                cache.store(task.tile, pointer, task.uplo)
             except BaseException as error:
                 cache.lose_after(error, task.tile)
                 raise

@@ -150,7 +150,7 @@ def _cholesky(name: str, potrf: Callable[..., None], rows: list[Range], uplo: st
     for j in rows:
         before = [k for k in rows if k < j]
         steps = [Step(update, (at(j, k),)) for k in before]
-        tasks.append(Task(at(j, j), [*steps, Step(factor(j[0]))]))
+        tasks.append(Task(at(j, j), [*steps, Step(factor(j[0]))], uplo=uplo))
         for i in rows:
             if i > j:
                 reads = [(at(j, k), at(i, k)) if is_upper else (at(i, k), at(j, k)) for k in before]

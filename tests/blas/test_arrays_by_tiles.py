@@ -10,6 +10,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 from helpers.devices import HIP, here, open_or_skip
 from helpers.small_tiles import finished, small_device, small_tiles
 from offload_args import Device, In, Out, Scratch, blas, call, lapack, offload_args, testing
+from offload_args.blas import tiles
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -290,6 +294,62 @@ def test_lent_arrays_have_the_devices_elements(on: str, small_tiles: None) -> No
         blas.scal(3.0, dC.reshape(-1))
         blas.syrk(1.0, A, 1.0, C, devices=[on])
     assert np.array_equal(C, np.where(triangle(30, "U"), A @ A.T + 3, 3))
+
+
+@pytest.mark.promise("T80")
+@pytest.mark.parametrize("name", ["syrk", "potrf"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_host_may_write_the_other_triangle_meanwhile(name: str, order: Any, small_tiles: None) -> None:
+    A, C = whole((40, 7), "float64"), np.asarray(np.eye(40), order=order)
+    expected = C + A @ A.T if name == "syrk" else C.copy()
+    with slow_sim() as device, _computing(device, name, A, C):
+        C[triangle(40, "L", 1)] = 5
+    assert np.array_equal(C, np.where(triangle(40, "U"), expected, 5))
+
+
+@pytest.mark.promise("T80")
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_another_thread_may_write_the_other_triangle_of_a_lent_array(order: Any, small_tiles: None) -> None:
+    A, B, C = whole((40, 7), "float64"), whole((39, 7), "float64", seed=1), np.zeros((40, 40), order=order)
+    with slow_sim() as device, offload_args(In(B), C, device=device) as (dB, dC):
+        with _computing(device, "syrk", A, C):
+            blas.syrk(1.0, dB, 1.0, dC[1:, :-1], uplo="L")  # the elements below C's diagonal
+    expected = np.triu(A @ A.T)
+    expected[1:, :-1] += np.tril(B @ B.T)
+    assert np.array_equal(C, expected)
+
+
+def test_strips_of_a_triangle_have_all_its_elements(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_STRIP", 7 * 40 * 8)
+    A = whole((40, 7), "float64")
+    for uplo, order in itertools.product("UL", "CF"):
+        C = np.full((40, 40), np.nan, order=order)
+        blas.syrk(1.0, A, 0.0, C, uplo=uplo, devices=[on])
+        np.testing.assert_array_equal(C, np.where(triangle(40, uplo), A @ A.T, np.nan))
+
+
+@contextmanager
+def slow_sim() -> Iterator[Device]:
+    """Yield a device whose calls take so long that others are made meanwhile."""
+    yield testing.sim_device(delay_us=3000)
+    testing.sim_device()
+
+
+@contextmanager
+def _computing(device: Device, name: str, A: Matrix, C: Matrix) -> Iterator[None]:
+    """Compute the upper triangle of C by tiles on another thread; the block runs after the first tile went up."""
+    before = device.counters.calls
+    work = (
+        (lambda: blas.syrk(1.0, A, 1.0, C, devices=[device]))
+        if name == "syrk"
+        else (lambda: lapack.potrf(C, uplo="U", devices=[device]))
+    )
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work)
+        while device.counters.calls == before and not done.done():
+            time.sleep(0)
+        yield
+        done.result()
 
 
 def test_an_array_that_is_lent_in_part_is_refused(on: str) -> None:

@@ -58,6 +58,10 @@ def numbers(shape: tuple[int, int], dtype: str, order: Any, seed: int) -> NDArra
     values: NDArray[Any] = random.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
         values = values + 1j * random.standard_normal(shape)
+    if order == "-":  # gaps along both axes
+        wide = np.zeros((2 * shape[0], 3 * shape[1]), dtype, order="F")
+        wide[::2, ::3] = values
+        return wide[::2, ::3]
     return np.asarray(values, dtype, order=order)
 
 
@@ -68,9 +72,10 @@ def operation(array: NDArray[Any], trans: str) -> NDArray[Any]:
 
 def check(device: Any, dtype: str, sizes: tuple[int, int, int], trans: str, order: str, beta: float) -> None:
     (m, n, k), (trans_a, trans_b) = sizes, trans
-    A = numbers((m, k) if trans_a == "N" else (k, m), dtype, order, 1)
-    B = numbers((k, n) if trans_b == "N" else (n, k), dtype, order, 2)
-    C = numbers((m, n), dtype, order, 3)
+    order_a, order_b, order_c = order if len(order) == 3 else order * 3
+    A = numbers((m, k) if trans_a == "N" else (k, m), dtype, order_a, 1)
+    B = numbers((k, n) if trans_b == "N" else (n, k), dtype, order_b, 2)
+    C = numbers((m, n), dtype, order_c, 3)
     expected = 1.5 * (operation(A, trans_a) @ operation(B, trans_b))
     if beta:
         expected = expected + beta * operation(C, "N")
@@ -87,6 +92,13 @@ def test_products_by_parts_are_numpys(on: str, dtype: str, order: str, small_par
     for trans in map("".join, itertools.product("NTC", repeat=2)):
         for sizes, beta in (((37, 70, 19), 0.0), ((70, 37, 19), 0.5), ((5, 3, 1), 0.5)):
             check(on, dtype, sizes, trans, order, beta)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_conjugate_transpose_may_have_another_order_than_the_result(on: str, dtype: str, small_parts: None) -> None:
+    for orders in ("CCF", "CFC", "FCC", "CFF", "FCF", "FFC", "CC-", "C-F", "-FF"):
+        for trans in ("CN", "NC", "CC", "TC", "CT"):
+            check(on, dtype, (37, 30, 19), trans, orders, 0.5)
 
 
 @pytest.mark.later("host")
