@@ -107,11 +107,21 @@ def sections(library: Library) -> dict[str, list[Function]]:
     return _sections(library.name)
 
 
+def _files(library: Library) -> list[str]:
+    """Return the roles files of a library: the files that it extends first, its own last."""
+    return [library.name, *_read(library.name).get("extends", [])][::-1]
+
+
+@cache
+def _order_of(name: str) -> list[str]:
+    return [family for file in _files(libraries()[name]) for family in _headings(file)]
+
+
 def headings(library: Library) -> dict[str, list[Function]]:
     """Return the functions below each heading of a library's roles file, and of the files that it extends."""
-    files = [library.name, *_read(library.name).get("extends", [])]
-    headings = {family: title for file in reversed(files) for family, title in _headings(file).items()}
-    actual: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
+    files = _files(library)
+    headings = {family: title for file in files for family, title in _headings(file).items()}
+    actual: dict[str, list[Function]] = {title: [] for file in files for title in _headings(file).values()}
     for function in library.functions:
         actual.setdefault(headings.get(function.family, "Functions"), []).append(function)
     return {title: functions for title, functions in actual.items() if functions}
@@ -232,21 +242,60 @@ def _related(library: Library, function: Function) -> Iterator[str]:
     name = function.name
     base = _base(name)
     yield from (f"{base}{form}" for form in FORMS)
-    yield from (f"{base[1:]}_ex", f"s{base.removesuffix('_ex')}" if base.endswith("_ex") else "")
+    yield f"{base[1:]}_ex"
+    if plain := base.removesuffix("_ex") if base.endswith("_ex") else "":
+        yield from (plain, f"s{plain}", f"is{plain[1:]}")
+    # the index of the largest element; the sum of absolute values
+    yield from (f"i{name}", f"i{name[1:]}", re.sub(r"(max|min|sum)$", r"a\1", name))
     # cuSOLVER's functions that take dtypes as arguments, and its expert interface of mixed precision
     yield from (f"x{base[1:]}", f"d{base[1:]}" if base[0] == "x" else "", f"irs_x{base[2:]}")
     for pair in _COUNTERPARTS:
         for old, new in (pair, pair[::-1]):
             yield name.replace(old, new, 1) if old in name else ""
-    if passes := re.match(r"(\w+?)_(?:forward|backward)", name):
+    if query := re.match(r"(?:get|find)_(.*)", name):  # get_convolution_forward_workspace_size: convolution_forward
+        yield from sorted((other for other in _named(library.name) if query[1].startswith(f"{other}_")), key=len)[-1:]
+    elif passes := re.match(r"(\w+?)_(?:forward|backward)", name):
         yield from (other for other in _named(library.name) if re.match(rf"{passes[1]}_(forward|backward)", other))
+
+
+# Words of names that do not state a subject, and the most functions that are listed by words, and by place.
+_COMMON_WORDS = set(
+    "get set find is create destroy size descriptor for of to in ex nd batched strided 64 v7 v8".split()
+)
+_MOST_BY_WORDS = 4
+_MOST_BESIDE = 2
+
+
+def _subject(function: Function) -> str:
+    """Return the name that states the subject of a function: of its family, because other names have types, too."""
+    return function.name if function.is_helper else function.family
+
+
+def _near(library: Library, group: Group) -> list[str]:
+    """Return the functions whose names share most words with an entry, or else the families beside it."""
+    function, own = group[0][0], {_subject(function) for function, _ in group}
+    others: dict[str, Function] = {}
+    for other in sorted(library.functions, key=lambda it: (it.form != function.form, it.name[0] != function.name[0])):
+        if _subject(other) not in own:
+            others.setdefault(_subject(other), other)
+    order = {family: place for place, family in enumerate(_order_of(library.name))}
+    place = order.get(function.family, 0)
+    subjects = sorted(others, key=lambda subject: abs(order.get(others[subject].family, 0) - place))
+    words = {subject: {*subject.split("_")} - _COMMON_WORDS for subject in [*subjects, _subject(function)]}
+    mine = words[_subject(function)]
+    shares = {subject: len(mine & words[subject]) / max(1, len(mine | words[subject])) for subject in subjects}
+    similar = sorted((key for key in subjects if shares[key] >= 1 / 3), key=lambda key: -shares[key])
+    page = next(functions for functions in headings(library).values() if function in functions)
+    beside = [key for key in subjects if others[key] in page] or subjects
+    return [others[key].name for key in similar[:_MOST_BY_WORDS] or beside[:_MOST_BESIDE]]
 
 
 def see_also(library: Library, group: Group) -> list[str]:
     """Return the neighbours of an entry, and the page of the guide.
 
     They are the portable functions, the functions of the same name in other libraries, the other forms, and
-    counterparts such as get_ and set_.
+    counterparts such as get_ and set_. An entry without any of these has the functions of similar names, or the
+    functions beside it.
     """
     own = [function.name for function, _ in group]
     function, name = group[0][0], own[0]
@@ -260,6 +309,8 @@ def see_also(library: Library, group: Group) -> list[str]:
         portable = portable or [known for key in keys for known in _portable().get(key, ())]
     same = [f"{other}.{name}" for other in libraries() if other in twins - {library.name} and name in _named(other)]
     related = [other for other in _related(library, function) if other in _named(library.name) and other not in own]
+    if not any((portable, same, related)):
+        related = _near(library, group)
     listed = [*portable, *_MORE.get(f"{library.name}.{name}", ()), *same, *(f"{library.name}.{key}" for key in related)]
     return [*dict.fromkeys(listed), f"docs/guide/{_GUIDES.get(library.name, library.name)}.md"]
 

@@ -184,6 +184,7 @@ def test_an_entry_names_the_portable_function_other_libraries_other_forms_and_th
             for group in records.groups(library, functions):
                 *names, page = records.see_also(library, group)
                 assert (ROOT / page).is_file()
+                assert 1 <= len(names) <= 10, f"{library.name}.{group[0][0].name}: {names}"
                 assert not {f"{library.name}.{function.name}" for function, _ in group} & {*names}
                 for vendor, _, name in (full.rpartition(".") for full in names):
                     known = importlib.import_module(f"offload_args.{vendor}") if vendor.islower() else offload_args
@@ -197,6 +198,9 @@ def test_an_entry_names_the_portable_function_other_libraries_other_forms_and_th
         "cublas.sgemm_strided_batched",
         "cublas.gemm_ex",
     ]
+    assert neighbours["cudnn.get_convolution_forward_workspace_size"] == ["cudnn.convolution_forward"]
+    assert neighbours["cublas.get_status_name"] == ["cublas.get_status_string"]
+    assert neighbours["cublas.stpttr"] == ["cublas.strttp", "cublas.uint8gemm_bias"]
     assert neighbours["hipfft.exec_r2c"][-1] == "cufft.exec_r2c" and "fft.rfft" in neighbours["hipfft.exec_r2c"]
     assert neighbours["cublas.set_math_mode"] == ["cublas.get_math_mode"]
     for vendors_name, portable in records._portable().items():
