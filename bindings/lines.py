@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import cache
 from pathlib import Path
 
 _FAULT = re.compile(r"\w+\.toml: (?:\[(?P<table>[\w.]+)\])?(?P<rest>.*)")
@@ -55,10 +57,15 @@ def _fits(template: str, name: str) -> bool:
     return re.fullmatch(re.sub(r"\\{\w*\\}", r"\\w*", re.escape(template)), name) is not None
 
 
-def extended_by(text: str) -> list[str]:
-    """Return the roles files whose families a roles file extends."""
-    match = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
-    return re.findall(r"\w+", match[1] if match else "")
+@cache
+def extended_by(text: str) -> tuple[str, ...]:
+    """Return the roles files whose families a roles file extends; none if the text is not what a roles file has."""
+    try:
+        extends = tomllib.loads(text).get("extends")
+    except tomllib.TOMLDecodeError:
+        return ()
+    names = extends if isinstance(extends, list) else []
+    return tuple(name for name in names if isinstance(name, str) and name.isidentifier())
 
 
 def located(fault: str, folder: Path) -> str:

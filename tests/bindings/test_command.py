@@ -137,6 +137,11 @@ def test_a_build_reads_and_writes_the_libraries_whose_files_changed_and_no_other
     replaced("api/curand.json", '"version": "', '"version": "1')
     libraries, files = built()
     assert libraries == ["cufft", "curand", "hipfft"] and files and all("curand" in name for name in files)
+    replaced("roles/hipfft.toml", 'extends = ["fft"]', 'extends = [\n    "fft",\n]')  # as a formatter may write it
+    libraries, files = built()
+    assert libraries == ["hipfft"] and files == set()
+    replaced("roles/fft.toml", "[family.", "# another comment\n[family.")
+    assert built() == (["cufft", "hipfft"], set())
     stale = out / "libraries" / "hipfft.kept"
     stale.write_bytes(stale.read_bytes()[:-1])
     assert built() == (["hipfft"], set())
