@@ -447,10 +447,12 @@ static bool needs(const oa_wait *wait, const oa_caller *other) {
   return group->writing && !group->valid && group->writer == other;
 }
 
-/* Waits for a change: the operand's mapping is moving, or another thread fills its group. */
-static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, const oa_operand *o) {
+/* Waits until the operand's mapping is neither leaving nor moving, or else until no other thread fills its group. */
+static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, const oa_operand *o,
+                                                           const oa_mapping *mapping) {
   const oa_wait wait = {call->function, needs, o->pointer};
-  const int status = oa_wait_for(&wait);
+  int status = oa_complete_mapping(mapping, &wait);
+  if (!status) status = oa_wait_for(&wait);
   return status ? status : OA_LOOK_AGAIN;
 }
 
@@ -458,16 +460,13 @@ static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, 
  * freed the lock. */
 static inline int wait_for_others(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  if (OA_UNLIKELY(mapping->moving)) return wait_for_change(call, o);
-  if (OA_UNLIKELY(mapping->leaving != NULL) && oa_writes(o->access)) {
-    oa_region_complete(mapping->leaving);
-    return OA_LOOK_AGAIN;
-  }
+  if (OA_UNLIKELY(mapping->moving) || (OA_UNLIKELY(mapping->leaving != NULL) && oa_writes(o->access)))
+    return wait_for_change(call, o, mapping);
   if (OA_UNLIKELY(mapping->special & OA_IS_ELSEWHERE) && mapping->listed) {
     const int status = oa_complete_overlapping(call->function, mapping->at.low, mapping->at.high);
     if (status) return status;
   }
-  return OA_UNLIKELY(is_being_filled(slot)) ? wait_for_change(call, o) : OA_OK;
+  return OA_UNLIKELY(is_being_filled(slot)) ? wait_for_change(call, o, mapping) : OA_OK;
 }
 
 /* Finds one operand and checks it. Returns OA_LOOK_AGAIN if it has freed the lock. */

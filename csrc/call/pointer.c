@@ -193,7 +193,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   if (!slot) return status;
   const bool empty = !slot->mapping;
   while (keep && !empty && oa_is_coherent(slot->mapping)) {
-    status = oa_coherent_separate(function, slot->mapping);
+    status = oa_coherent_separate(function, slot);
     oa_unlock();
     if (status && status != OA_LOOK_AGAIN) return status;
     if (!(slot = oa_slot_enter(function, "pointer", pointer, &status))) return status;
@@ -228,6 +228,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
     if (status) {
       if (fill) oa_device_quiesce(mapping->device); /* the zeros are not noted as a use of the memory */
+      if (fill) oa_coherent_restore(mapping, slot->group);
       return oa_call_fail(&call, status);
     }
     oa_lock();

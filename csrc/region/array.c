@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const direction_names[] = {"by use", "In", "Out", "InOut", "Scratch"};
@@ -145,6 +146,22 @@ oa_lines oa_lent_array_lines(const oa_lent_array *lent) {
   oa_lines lines = lent->layout.regular ? lent->layout.lines : (oa_lines){.width = span, .pitch = span, .count = 1};
   lines.start = 0;
   return lines;
+}
+
+oa_shape *oa_shape_of(const oa_array *array) {
+  const size_t bytes = (size_t)array->ndim * sizeof(int64_t);
+  oa_shape *s = malloc(sizeof *s + 2 * bytes);
+  if (!s) {
+    oa_fail(OA_ERROR_MEMORY, "no host memory");
+    return NULL;
+  }
+  s->ndim = array->ndim;
+  s->itemsize = oa_itemsize(array->dtype);
+  s->shape = (int64_t *)(s + 1);
+  s->strides = s->shape + array->ndim;
+  if (bytes) memcpy(s->shape, array->shape, bytes);
+  if (bytes) memcpy(s->strides, array->strides, bytes);
+  return s;
 }
 
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines) {

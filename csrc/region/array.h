@@ -2,7 +2,7 @@
 #ifndef OA_ARRAY_H
 #define OA_ARRAY_H
 
-#include "base/lines.h"
+#include "transfer/move.h"
 
 /* One array from a caller, to be lent or updated. */
 typedef struct oa_lent_array {
@@ -24,6 +24,8 @@ int oa_lent_array_check(oa_lent_array *lent_array, int position);
 /* Returns the lines of the array's bytes on the host, from its lowest byte on. If the bytes are not lines, returns one
  * line from the lowest byte to the highest. */
 oa_lines oa_lent_array_lines(const oa_lent_array *lent_array);
+/* Returns a copy of the shape and strides of a checked array, which is one allocation; NULL with the text set. */
+oa_shape *oa_shape_of(const oa_array *array);
 /* Returns the name of an oa_direction, for messages. */
 const char *oa_direction_name(int direction);
 /* Finds the bytes of a host array: the interval [*low, *high), and *lines, counted from the lowest byte. *lines has 0

@@ -85,9 +85,8 @@ void oa_coherent_follow(oa_mapping *mapping, oa_lines lines) {
   copy_lines(mapping->device, mapping->former, host_of(mapping), lines);
 }
 
-void oa_coherent_restore(const oa_mapping *mapping) {
-  for (int g = 0; g < mapping->group_count; g++)
-    if (mapping->groups[g].saved) copy_group(mapping, &mapping->groups[g], false);
+void oa_coherent_restore(const oa_mapping *mapping, const oa_group *group) {
+  if (group->saved) copy_group(mapping, group, false);
 }
 
 void oa_coherent_leave(oa_mapping *mapping, bool arrived) {

@@ -20,7 +20,8 @@ void oa_coherent_forget(oa_mapping *mapping);
 /* Ends a seized mapping that no region holds any more, and whose users were waited for. arrived: groups that `stays`
  * keep the device's bytes; all others, and without `arrived` all groups, get their former bytes. Without the lock. */
 void oa_coherent_leave(oa_mapping *mapping, bool arrived);
-/* Gives saved groups their former bytes. Without the lock, while the mapping is moving. */
-void oa_coherent_restore(const oa_mapping *mapping);
+/* Gives a group its former bytes, if they are saved. Without the lock, while the mapping is moving or the caller has
+ * the only call that writes the group. */
+void oa_coherent_restore(const oa_mapping *mapping, const oa_group *group);
 
 #endif

@@ -30,21 +30,6 @@ static int check_start(const oa_lent_array *lent, const char *other) {
       lent->name, (long long)lent->lines.start, other, (long long)itemsize);
 }
 
-/* Notes the shape and strides of a packed array in its view. */
-static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
-  const size_t bytes = (size_t)a->ndim * sizeof(int64_t);
-  oa_shape *s = malloc(sizeof *s + 2 * bytes);
-  if (!s) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory");
-  s->ndim = a->ndim;
-  s->itemsize = itemsize;
-  s->shape = (int64_t *)(s + 1);
-  s->strides = s->shape + a->ndim;
-  memcpy(s->shape, a->shape, bytes);
-  memcpy(s->strides, a->strides, bytes);
-  view->shape = s;
-  return OA_OK;
-}
-
 /* The mappings that have some of an array's bytes: a mapping on its device, a second mapping on its device, and any
  * mapping on other devices. A mapping with bytes only between the array's lines does not count. */
 typedef struct overlap {
@@ -179,7 +164,7 @@ static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_arra
     mapping->view_count++;
     *view = (oa_view){.data = a->data, .host = (void *)lent->low, .lines = lent->lines, .dtype = a->dtype};
     memcpy(view->name, lent->name, sizeof view->name);
-    if (lent->packed && keep_shape(view, a, oa_itemsize(a->dtype))) return OA_ERROR_MEMORY;
+    if (lent->packed && !(view->shape = oa_shape_of(a))) return oa_fail_in(OA_ERROR_MEMORY, "oa_region_enter");
   }
   view->writes |= lent->writes;
   view->goes_up |= a->direction != OA_OUT;

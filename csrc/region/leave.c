@@ -579,6 +579,16 @@ void oa_region_complete(oa_region_state *region) {
     oa_wait_change();
 }
 
+int oa_complete_mapping(const oa_mapping *mapping, const oa_wait *moving) {
+  int status = OA_OK;
+  if (!mapping->leaving && !mapping->moving) return OA_OK;
+  if (mapping->leaving)
+    oa_region_complete(mapping->leaving);
+  else
+    status = oa_wait_for(moving);
+  return status ? status : OA_LOOK_AGAIN;
+}
+
 /* Returns whether the other thread finishes the region that is waited for. */
 static bool waiting_needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
@@ -689,14 +699,8 @@ int oa_complete_overlapping(const char *function, uintptr_t low, uintptr_t high)
   const oa_wait wait = {function, overlapping_needs, &interval};
   oa_mapping *mapping;
   while (oa_present_visit(&oa_table, low, high, note_unheld, &mapping)) {
-    if (mapping->leaving) {
-      oa_region_complete(mapping->leaving);
-      return OA_LOOK_AGAIN;
-    }
-    if (mapping->moving) {
-      const int status = oa_wait_for(&wait);
-      return status ? status : OA_LOOK_AGAIN;
-    }
+    const int status = oa_complete_mapping(mapping, &wait);
+    if (status) return status;
     oa_mapping_unlist(mapping); /* the mapping's region frees the mapping */
   }
   return OA_OK;

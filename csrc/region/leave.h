@@ -3,6 +3,7 @@
 #ifndef OA_LEAVE_H
 #define OA_LEAVE_H
 
+#include "region/caller.h"
 #include "region/region.h"
 
 /* Completes the pending copies of a finished region, or waits a while for the thread that does so. The caller has to
@@ -12,6 +13,10 @@ void oa_region_complete(oa_region_state *region);
  * complete, even if a later step failed, such as freeing memory. */
 int oa_region_wait_for(oa_region *handle, bool *has_arrived);
 enum { OA_LOOK_AGAIN = -1 }; /* not an oa_status: the lock was freed */
+/* Completes the copies down of the finished region that is leaving the mapping, or else waits until no thread moves the
+ * mapping; `moving` is this second wait. Returns OA_OK, with the lock still taken, if the mapping is neither leaving
+ * nor moving; otherwise OA_LOOK_AGAIN, or the status of a refused wait. */
+int oa_complete_mapping(const oa_mapping *mapping, const oa_wait *moving);
 /* Completes the copies down of finished regions into an interval, and takes mappings of the interval that no region
  * holds out of the present table. Returns OA_LOOK_AGAIN if it has freed the lock, or the status of a refused wait. */
 int oa_complete_overlapping(const char *function, uintptr_t low, uintptr_t high);

@@ -10,7 +10,24 @@
 
 #include <stdlib.h>
 
-static bool needs(const oa_wait *wait, const oa_caller *other) { return oa_caller_holds(other, wait->subject); }
+/* Returns the mapping of a wait whose subject is the handle of a pointer; NULL if the pointer has ended. */
+static const oa_mapping *waits_on(const oa_wait *wait) {
+  int ignored;
+  const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);
+  return slot ? slot->mapping : NULL;
+}
+
+/* Returns whether the other thread has an open call that holds the pointer's mapping. */
+static bool holds(const oa_wait *wait, const oa_caller *other) {
+  const oa_mapping *mapping = waits_on(wait);
+  return mapping && oa_caller_holds(other, mapping);
+}
+
+/* Returns whether the other thread has seized the pointer's mapping. */
+static bool moves(const oa_wait *wait, const oa_caller *other) {
+  const oa_mapping *mapping = waits_on(wait);
+  return mapping && mapping->moving && mapping->seizer == other;
+}
 
 /* Copies the mapping's bytes to new device memory, and restores the former bytes on the host. Without the lock, while
  * the mapping is moving. */
@@ -37,23 +54,19 @@ static int copy_out(const oa_mapping *mapping, oa_stream *stream, uint64_t *addr
     oa_device_free(device, stream->native, *address, (size_t)mapping->nbytes);
     return status;
   }
-  oa_coherent_restore(mapping);
+  for (int g = 0; g < mapping->group_count; g++) oa_coherent_restore(mapping, &mapping->groups[g]);
   return OA_OK;
 }
 
-int oa_coherent_separate(const char *function, oa_mapping *mapping) {
+int oa_coherent_separate(const char *function, const oa_slot *pointer) {
+  oa_mapping *mapping = pointer->mapping;
   oa_caller *caller = oa_caller_with_room(0);
   oa_stream *stream;
-  const oa_wait wait = {function, needs, mapping}, moving = {function, oa_wait_needs_mover, mapping};
+  const void *handle = oa_slot_handle(pointer);
+  const oa_wait calls = {function, holds, handle}, moving = {function, moves, handle};
   if (!caller) return OA_ERROR_MEMORY;
-  if (mapping->leaving) {
-    oa_region_complete(mapping->leaving);
-    return OA_LOOK_AGAIN;
-  }
-  if (mapping->moving) {
-    const int status = oa_wait_for(&moving);
-    return status ? status : OA_LOOK_AGAIN;
-  }
+  int status = oa_complete_mapping(mapping, &moving);
+  if (status) return status;
   if (oa_host_writes(mapping->at.low, mapping->at.high))
     return oa_fail(OA_ERROR_ARGUMENT,
                    "%s: the host is writing %s in an update, in the memory that %s uses; export it after the update",
@@ -63,11 +76,10 @@ int oa_coherent_separate(const char *function, oa_mapping *mapping) {
                    "%s: %s lends its host memory to %s, and code or a graph has its address there already; export it "
                    "before that, or run the program with OFFLOAD_ARGS_COHERENT=never",
                    function, mapping->views[0].name, mapping->device->name);
-  int status = oa_stream_take(mapping->device, &stream);
-  if (status) return status;
+  if ((status = oa_stream_take(mapping->device, &stream))) return status;
   mapping->moving = true;
   mapping->seizer = caller;
-  while (mapping->calls && !(status = oa_wait_for(&wait))) continue;
+  while (mapping->calls && !(status = oa_wait_for(&calls))) continue;
   mapping->seizer = NULL;
   if (!status && !(mapping->device->backend->flags & OA_SYNCHRONOUS))
     status = oa_uses_order(&mapping->uses, stream, true);

@@ -44,9 +44,10 @@ enum { MOST_PIECES = 1 << 16 };
 
 /* Bytes that the host may write, from oa_update_begin to oa_update_end. */
 typedef struct writing {
-  oa_present at;  /* stays first: the table's element is the writing */
-  oa_lines lines; /* the lines start at at.low */
-  bool sent;      /* oa_update_to sent the host's new bytes */
+  oa_present at;   /* stays first: the table's element is the writing */
+  oa_lines lines;  /* the lines start at at.low */
+  oa_shape *shape; /* of the array */
+  bool sent;       /* oa_update_to sent the host's new bytes */
 } writing;
 static oa_present_table writings;
 
@@ -156,21 +157,13 @@ static bool finding_needs(const oa_wait *wait, const oa_caller *other) {
 static int seize_holders(plan *p) {
   const oa_lent_array *lent = p->array;
   const oa_wait wait = {p->function, finding_needs, p};
-  for (bool retry = true; retry;) {
-    retry = false;
+  int status;
+  do {
     p->holder_count = 0;
-    int status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
-    for (int i = 0; i < p->holder_count && !retry && !status; i++) {
-      const oa_mapping *mapping = p->holders[i].mapping;
-      retry = mapping->leaving || mapping->moving;
-      if (mapping->leaving)
-        oa_region_complete(mapping->leaving);
-      else if (mapping->moving)
-        status = oa_wait_for(&wait);
-    }
-    if (status) return status;
-  }
-  return wait_for_calls(p);
+    status = oa_present_visit(&oa_table, lent->low, lent->high, note_holder, p);
+    for (int i = 0; i < p->holder_count && !status; i++) status = oa_complete_mapping(p->holders[i].mapping, &wait);
+  } while (status == OA_LOOK_AGAIN);
+  return status ? status : wait_for_calls(p);
 }
 
 static void yield_holders(plan *p) {
@@ -477,8 +470,8 @@ static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
   return true;
 }
 
-/* Returns whether the former bytes of some group have to follow the moves: only some of the group moves, or code with
- * its address may write it at any time. */
+/* Returns whether the former bytes of some group have to follow moves to the host: only some of the group moves, or
+ * code with its address may write it at any time. */
 static bool follows(const plan *p, const oa_mapping *mapping) {
   for (int g = 0; mapping->former && g < mapping->group_count; g++)
     if (mapping->groups[g].saved && (mapping->groups[g].escaped || !covers_group(p, mapping, g))) return true;
@@ -493,7 +486,7 @@ static int move_holder(const plan *p, const holder *h) {
   int status = oa_stream_take(mapping->device, &stream);
   if (status) return status;
   if (!(mapping->device->backend->flags & OA_SYNCHRONOUS)) status = oa_uses_order(&mapping->uses, stream, !p->from);
-  const bool escaped = mapping->escaped, following = follows(p, mapping);
+  const bool escaped = mapping->escaped, following = p->from && follows(p, mapping);
   oa_unlock();
   if (!status) status = move(p, h, stream, escaped);
   for (int i = 0; i < h->count && following && !status; i++) {
@@ -584,23 +577,40 @@ static void lapse(const plan *p) {
   }
 }
 
-/* Makes the array's bytes the former bytes of a coherent mapping, also if the device has no copy of them: a region that
- * fails leaves them to the host. */
-static void follow_array(const plan *p, oa_mapping *mapping) {
-  const oa_lent_array *lent = p->array;
+static bool has_saved_group(const oa_mapping *mapping) {
+  for (int g = 0; mapping->former && g < mapping->group_count; g++)
+    if (mapping->groups[g].saved) return true;
+  return false;
+}
+
+/* Makes the bytes of an array, the lowest of which is at `low`, the former bytes of a coherent mapping, also if the
+ * device has no copy of them: a region that fails leaves them to the host. */
+static void follow_array(oa_mapping *mapping, uintptr_t low, const oa_shape *s) {
   const int64_t hull = (int64_t)(mapping->at.high - mapping->at.low);
   oa_pieces pieces;
   oa_lines piece;
-  if (!mapping->former) return;
-  oa_pieces_start(&pieces, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
-                  oa_itemsize(lent->array->dtype));
+  oa_pieces_start(&pieces, s->ndim, s->shape, s->strides, NULL, s->itemsize);
   while (oa_pieces_next(&pieces, &piece, NULL)) {
-    piece.start += (int64_t)(lent->low - mapping->at.low);
+    piece.start += (int64_t)(low - mapping->at.low);
     for (int64_t i = 0; i < piece.count; i++) {
       const int64_t start = piece.start + i * piece.pitch, end = start + piece.width;
       const int64_t from = start > 0 ? start : 0, to = end < hull ? end : hull;
       if (from < to) oa_coherent_follow(mapping, (oa_lines){from, to - from, to - from, 1});
     }
+  }
+}
+
+/* Notes that the host has written the array, whether its bytes arrived on all devices or not. Frees the lock
+ * meanwhile. */
+static void follow_host(const plan *p) {
+  const oa_array *a = p->array->array;
+  const oa_shape shape = {a->ndim, oa_itemsize(a->dtype), (int64_t *)a->shape, (int64_t *)a->strides};
+  for (int i = 0; i < p->holder_count; i++) {
+    oa_mapping *mapping = p->holders[i].mapping;
+    if (!has_saved_group(mapping)) continue;
+    oa_unlock();
+    follow_array(mapping, p->array->low, &shape);
+    oa_lock();
   }
 }
 
@@ -636,16 +646,22 @@ static int wait_for_coherent(const plan *p) {
 
 enum purpose { FROM, TO, CHECK, BEGIN };
 
+static void free_writing(writing *w) {
+  if (w) free(w->shape);
+  free(w);
+}
+
 /* Lets the host write the array until the end of *handle. */
 static int begin_writing(const plan *p, oa_writing **handle) {
   const oa_lent_array *lent = p->array;
   writing *entry = malloc(sizeof *entry);
   if (!entry) return oa_fail(OA_ERROR_MEMORY, "no host memory");
-  *entry = (writing){.at = {.low = lent->low, .high = lent->high}, .lines = oa_lent_array_lines(lent)};
-  entry->lines.start = 0;
-  oa_slot *slot = oa_slot_take(NULL, OA_SLOT_WRITING);
+  *entry = (writing){.at = {.low = lent->low, .high = lent->high},
+                     .lines = oa_lent_array_lines(lent),
+                     .shape = oa_shape_of(lent->array)};
+  oa_slot *slot = entry->shape ? oa_slot_take(NULL, OA_SLOT_WRITING) : NULL;
   if (!slot) {
-    free(entry);
+    free_writing(entry);
     return OA_ERROR_MEMORY;
   }
   slot->state = entry;
@@ -673,7 +689,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
       oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
     for (int i = 0; i < p.holder_count && purpose == TO; i++) oa_coherent_forget(p.holders[i].mapping);
     if (purpose == FROM || purpose == TO) status = move_all(&p);
-    for (int i = 0; i < p.holder_count && purpose == TO && !status; i++) follow_array(&p, p.holders[i].mapping);
+    if (purpose == TO) follow_host(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
     if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);
     yield_holders(&p);
@@ -701,11 +717,7 @@ int oa_update_begin(const oa_array *array, int device, oa_writing **handle) {
 static int note_unsent(oa_present *element, void *data) {
   const writing *ended = data;
   oa_mapping *mapping = (oa_mapping *)element;
-  if (mapping->former && mapping->at.low <= ended->at.low && ended->at.high <= mapping->at.high) {
-    oa_lines lines = ended->lines;
-    lines.start += (int64_t)(ended->at.low - mapping->at.low);
-    oa_coherent_follow(mapping, lines);
-  }
+  if (has_saved_group(mapping)) follow_array(mapping, ended->at.low, ended->shape);
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
     oa_group *group = &mapping->groups[view->group];
@@ -728,11 +740,12 @@ int oa_update_end(oa_writing *handle) {
     oa_slot_free(slot);
   }
   oa_unlock();
-  free(ended);
+  const bool was_open = ended != NULL;
+  free_writing(ended);
   if (status == OA_ERROR_STALE) return oa_fail(status, "oa_update_end: the update has ended already");
-  return ended ? OA_OK
-               : oa_fail(status, "oa_update_end: writing needs what oa_update_begin gave, got the address %p",
-                         (void *)handle);
+  return was_open ? OA_OK
+                  : oa_fail(status, "oa_update_end: writing needs what oa_update_begin gave, got the address %p",
+                            (void *)handle);
 }
 
 static int note_writing(oa_present *element, void *data) {

@@ -115,6 +115,26 @@ static void what_the_host_writes_in_an_update_stays(void) {
   check_empty();
 }
 
+/* Writes the elements at even rows and columns, in one update, of an array that a call has written, and discards the
+ * region: only these elements stay. */
+static void what_the_host_writes_between_gaps_stays_alone(void) {
+  const int64_t shape[] = {4, 4}, strides[] = {64, 8}; /* of 8 rows of 8 elements: no lines have these bytes */
+  for (int sends = 0; sends < 2; sends++) {
+    oa_array array, even = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
+    oa_writing *writing = NULL;
+    set(x, N, 1);
+    oa_region *region = lend(&array, x, &n, OA_BY_USE);
+    CHECK_OK(fill(array.handle, 2, N));
+    CHECK_OK(oa_update_begin(&even, -1, &writing));
+    for (int i = 0; i < 16; i++) x[i / 4 * 16 + i % 4 * 2] = 7;
+    if (sends) CHECK_OK(oa_update_to(&even, -1));
+    CHECK_OK(oa_update_end(writing));
+    end(region, OA_DISCARD);
+    for (int i = 0; i < N; i++) CHECK(x[i] == (i / 8 % 2 == 0 && i % 2 == 0 ? 7 : 1));
+  }
+  check_empty();
+}
+
 /* The calls that read x are slow, and a region that lends only x waits for them, too. */
 static void leaving_waits_for_calls_that_read(void) {
   oa_array from, to;
@@ -252,6 +272,25 @@ static void whatever_call_fails_an_array_is_old_or_new(void) {
   }
 }
 
+/* The address of an Out that no call wrote is an address of zeros, and a failure leaves the array as it was. */
+static void an_address_that_fails_leaves_the_array(void) {
+  if (on_doubles()) return;
+  for (int k = 1; k < MOST_CALLS; k++) {
+    oa_array array;
+    uint64_t address;
+    set(x, N, 1);
+    oa_region *region = lend(&array, x, &n, OA_OUT);
+    CHECK_OK(oa_sim_configure(device, 0, k, 0));
+    const int status = oa_address(array.handle, &address);
+    CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+    CHECK(all(x, 0, N, status ? 1 : 0));
+    end(region, OA_COMMIT);
+    CHECK(all(x, 0, N, status ? 1 : 0));
+    check_empty();
+    if (!status) return;
+  }
+}
+
 static pthread_mutex_t in_turns = PTHREAD_MUTEX_INITIALIZER; /* calls of two threads on one array have no order */
 
 static void *write_some(void *data) {
@@ -319,6 +358,7 @@ static void run_all(const char *name) {
   a_region_that_fails_leaves_the_former_bytes();
   an_update_of_a_part_stays_and_the_rest_does_not();
   what_the_host_writes_in_an_update_stays();
+  what_the_host_writes_between_gaps_stays_alone();
   a_share_of_the_memory_is_not_the_hosts_memory();
   arrays_that_are_guarded_or_not_aligned_are_copied();
   an_array_by_lines_keeps_its_gaps_and_the_former_bytes();
@@ -334,6 +374,7 @@ int main(void) {
   run_all("sim:0");
   leaving_waits_for_calls_that_read();
   whatever_call_fails_an_array_is_old_or_new();
+  an_address_that_fails_leaves_the_array();
   run_all("host");
   free(x);
   free(y);
