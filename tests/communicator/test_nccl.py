@@ -1,4 +1,4 @@
-"""The collectives of GPUs, on a double of NCCL whose ranks are threads of one process."""
+"""The collectives of GPUs, on a double of NCCL and of RCCL whose ranks are threads of one process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from helpers.processes import printed
 BEGIN = """
 import os
 import numpy as np
-from offload_args import Communicator, CommunicatorError, In, Out, blas, offload_args, testing
+from offload_args import Communicator, CommunicatorError, Device, In, Out, blas, offload_args, testing
 from offload_args.communicator import nccl as adapter
 
-testing.library("nccl", os.environ["DOUBLE"], backend="sim")
-adapter._LIBRARIES["sim"] = "nccl"  # as if sim were a GPU
+LIBRARY = os.environ["LIBRARY"]
+testing.library(LIBRARY, os.environ["DOUBLE"], backend="sim")
+adapter._LIBRARIES["sim"] = LIBRARY  # as if sim were a GPU
 DEVICES = ["sim:0", "sim:1"]
 """
 
 
+pytestmark = pytest.mark.later("rccl")  # these are the same calls with other names
+
+
 @pytest.fixture(scope="module")
-def double(tmp_path_factory: pytest.TempPathFactory) -> str:
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the file of the double."""
     path = tmp_path_factory.mktemp("communicator") / "libnccl.so"
     source = Path(__file__).parents[1] / "doubles" / "collectives.c"
@@ -31,7 +35,13 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_all_methods(double: str) -> None:
+@pytest.fixture(params=["nccl", "rccl"])
+def double(request: pytest.FixtureRequest, file: str) -> dict[str, str]:
+    """Return the variables of a child: the library, and the file of its double."""
+    return {"LIBRARY": request.param, "DOUBLE": file}
+
+
+def test_all_methods(double: dict[str, str]) -> None:
     code = """
 def main(c):
     rank, size, n = c.rank, c.size, 5
@@ -42,15 +52,22 @@ def main(c):
         own = slice(rank * n, (rank + 1) * n)
         ring, swapped = np.zeros(n * size * size, dtype), np.empty_like(x)
         ring[rank * n * size : (rank + 1) * n * size] = x
-        arrays = In(x), Out(y), z, Out(part), Out(gathered), ring, Out(swapped)
-        with offload_args(*arrays, device=c.device) as (dx, dy, dz, dpart, dgathered, dring, dswapped):
+        product, inplace = (np.arange(3) + 1 + rank).astype(dtype), x.copy()
+        arrays = In(x), Out(y), z, Out(part), Out(gathered), ring, Out(swapped), product, inplace
+        with offload_args(*arrays, device=c.device) as (
+            dx, dy, dz, dpart, dgathered, dring, dswapped, dproduct, dinplace
+        ):
             c.all_reduce(dx, dy, "max")
             c.all_reduce(dz)
             c.reduce_scatter(dx, dpart, "min")
+            c.all_reduce(dproduct, op="prod")
+            c.reduce_scatter(dinplace, dinplace[own])
             c.all_gather(dx, dgathered)
             c.all_gather(dring[rank * n * size : (rank + 1) * n * size], dring)
             c.all_to_all(dx, dswapped)
         assert (y == np.max(every, axis=0)).all() and (z == np.sum(every, axis=0, dtype=dtype)).all()
+        assert (product == np.prod([np.arange(3) + 1 + r for r in range(size)], axis=0)).all()
+        assert (inplace[own] == np.sum(every, axis=0, dtype=dtype)[own]).all()
         assert (part == np.min(every, axis=0)[own]).all()
         assert (gathered == np.concatenate(every)).all() and (ring == gathered).all()
         assert (swapped == np.concatenate([e[own] for e in every])).all()
@@ -73,11 +90,11 @@ def main(c):
 for debug in (False, True):
     Communicator.run(main, devices=DEVICES, debug=debug, timeout=100)
 """
-    assert printed(BEGIN + code, DOUBLE=double) == ""
+    assert printed(BEGIN + code, **double) == ""
 
 
 @pytest.mark.later
-def test_a_rank_that_raises_or_comes_too_late(double: str) -> None:
+def test_a_rank_that_raises_or_comes_too_late(double: dict[str, str]) -> None:
     code = """
 def raises(c):
     if c.rank:
@@ -104,7 +121,7 @@ print(x, first)
 first.close()
 second.close()
 """
-    assert printed(BEGIN + code, DOUBLE=double).splitlines() == [
+    assert printed(BEGIN + code, **double).splitlines() == [
         "(1,) Communicator.all_reduce: on rank 0 of 2: rank 1 raised KeyError; the communicator has ended",
         "KeyError",
         "(1,) Communicator.all_reduce: on rank 0 of 2: rank 1 did not come within 0.2 s; the communicator has ended",
@@ -112,28 +129,29 @@ second.close()
     ]
 
 
-def test_ranks_that_nccl_does_not_bring_together(double: str, port: int) -> None:
+def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int) -> None:
     code = """
 try:
     Communicator.from_environment(device="sim:0", timeout=0.5)
 except CommunicatorError as error:
     print(error.ranks, error)
 """  # the ranks of the double are threads of one process
-    starts = launched(["-c", f"import os; os.environ['DOUBLE'] = {double!r}" + BEGIN + code], 2, port)
+    starts = launched(["-c", f"import os; os.environ.update({double!r})" + BEGIN + code], 2, port)
     for rank, (status, out, errors) in enumerate(end(starts)):
         assert (status, errors) == (0, "")
-        words = f"Communicator.from_environment: on rank {rank}: offload_args.nccl did not connect all ranks in time"
+        module = f"offload_args.{double['LIBRARY']}"
+        words = f"Communicator.from_environment: on rank {rank}: {module} did not connect all ranks in time"
         assert out.rstrip() in {
             f"({lost},) {words}" for lost in range(2)
         }  # the rank that gives up first names the other
 
 
 @pytest.mark.later
-def test_a_rank_that_makes_its_communicator_too_late(double: str) -> None:
+def test_a_rank_that_makes_its_communicator_too_late(double: dict[str, str]) -> None:
     code = """
 import threading, time
-from offload_args import nccl
-barrier, texts, make, abort, aborted = threading.Barrier(2), [b"", b""], nccl.comm_init_rank, nccl.comm_abort, []
+library = adapter.library_of(Device("sim:0"))
+barrier, texts, make, abort, aborted = threading.Barrier(2), [b"", b""], library.comm_init_rank, library.comm_abort, []
 
 def late(size, shared, rank, device):
     time.sleep(rank)
@@ -150,7 +168,7 @@ def join(rank):
         errors[rank] = error.ranks
 
 errors = {}
-nccl.comm_init_rank, nccl.comm_abort = late, lambda comm: (aborted.append(1), abort(comm))
+library.comm_init_rank, library.comm_abort = late, lambda comm: (aborted.append(1), abort(comm))
 ranks = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
 for rank in ranks: rank.start()
 for rank in ranks: rank.join()
@@ -160,17 +178,15 @@ while len(aborted) < 2 and time.monotonic() < until:
     time.sleep(0.01)
 print(len(aborted))
 """
-    assert printed(BEGIN + code, DOUBLE=double) == "2\n"
+    assert printed(BEGIN + code, **double) == "2\n"
 
 
 @pytest.mark.later
-def test_devices_of_two_kinds(double: str) -> None:
+def test_devices_of_two_kinds(double: dict[str, str]) -> None:
     code = """
 try:
     Communicator.all(["host", "sim:0"])
 except ValueError as error:
     print(error)
 """
-    assert printed(BEGIN + code, DOUBLE=double).startswith(
-        "Communicator.all: all ranks need devices of the CPU, or all"
-    )
+    assert printed(BEGIN + code, **double).startswith("Communicator.all: all ranks need devices of the CPU, or all")
