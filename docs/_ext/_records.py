@@ -224,7 +224,7 @@ def _named(name: str) -> dict[str, Function]:
 _COUNTERPARTS = (("get_", "set_"), ("create", "destroy"), ("start", "stop"), ("start", "end"))
 # Libraries that share the names of all their functions, and the guide's pages on libraries without a page.
 _TWINS = ({"cufft", "hipfft"}, {"nccl", "rccl"})
-_GUIDES = {"cusparse": "sparse", "hipfft": "cufft", "lapacke": "lapack", "rccl": "nccl"}
+_GUIDES = {"cudss": "sparse", "cusparse": "sparse", "hipfft": "cufft", "lapacke": "lapack", "rccl": "nccl"}
 _MORE = {
     "cublaslt.matmul": ("cublaslt.Matmul", "blas.gemm"),
     "cudnn.convolution_forward": ("cudnn.Graph",),

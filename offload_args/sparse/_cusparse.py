@@ -15,6 +15,7 @@ from .._adapters import Adapter
 from ..blas.level1 import scal
 from ..errors import ArgumentError, LibraryError
 from ..linalg._call import new
+from ._cudss import CuDSS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,7 @@ class CuSparse(Adapter):
         self._raw: Any = importlib.import_module(f"..{self.library}", __package__).raw
         self._ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
+        self._solver: CuDSS | None = None  # loaded at its first use, because it is a library of its own
 
     # -- what offload_args.sparse calls --
 
@@ -145,11 +147,14 @@ class CuSparse(Adapter):
             x.copy_from(written.pointer)
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
-        """Refuse to solve a system, because cuSPARSE has no factorization."""
-        raise LibraryError(
-            f"{function}: cuSPARSE factors no matrices; call sparse.spsolve_triangular for a triangle, iterate with "
-            f"sparse.matmul, or lend A to the host"
-        )
+        """Solve op(A) x = b by cuDSS, because cuSPARSE has no factorization."""
+        if self._solver is None:
+            self._solver = CuDSS(function)
+        self._solver.solve(function, A, b, x, trans, self)
+
+    def by_columns(self, pointer: DevicePtr, reads: bool = True) -> _Dense:
+        """Return an array by columns, or a copy."""
+        return self._dense(pointer, reads, _BY_COLUMNS if len(pointer._shape) > 1 else 0)
 
     # -- calls --
 
@@ -171,6 +176,7 @@ class CuSparse(Adapter):
         operands = [(f"A.{name}", pointer, _core.OA_READ, *_line(pointer)) for name, pointer in arrays]
         operands.append((read[0], read[1].pointer, _core.OA_READ, *read[1][1:4]))
         kept = A._kept
+        key = (A.format, *key)  # a transpose, in the other format, has the same `kept`
         if key not in kept:
             size = self._ffi.new("size_t *")
 

@@ -15,7 +15,7 @@ from ..regions import offload_args
 from ._checks import arrays_of, check_indices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..devices import Device
 
@@ -30,7 +30,7 @@ _ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
 class LentMatrix:
     """A sparse matrix that is lent: its format, and the pointers to its arrays."""
 
-    __slots__ = ("_kept", "_pointers", "format", "shape")
+    __slots__ = ("_ends", "_kept", "_pointers", "format", "shape")
     __array_ufunc__: Final = None  # so that NumPy's arrays leave operators to this class
 
     format: str  #: "csr", "csc", "coo" or "bsr"
@@ -40,7 +40,8 @@ class LentMatrix:
         self.format = format
         self.shape = shape
         self._pointers = pointers
-        self._kept: dict[Any, Any] = {}  # data of the adapter: a structure on the host, or workspaces
+        self._kept: dict[Any, Any] = {}  # data of the adapter: a structure on the host, workspaces or factors
+        self._ends: list[Callable[[], None]] = []  # the adapter's calls at the end of the block
 
     @property
     def data(self) -> DevicePtr[Any]:
@@ -97,7 +98,9 @@ class LentMatrix:
             raise ArgumentError(
                 f'sparse.Matrix.T: "{self.format}" has no transpose without a copy; pass trans="T" to matmul'
             )
-        return type(self)(_TRANSPOSED[self.format], self.shape[::-1], self._pointers)
+        transpose = type(self)(_TRANSPOSED[self.format], self.shape[::-1], self._pointers)
+        transpose._kept, transpose._ends = self._kept, self._ends
+        return transpose
 
     def __offload__(self) -> tuple[DevicePtr[Any], ...]:
         """Return the pointers that a kernel takes for the matrix."""
@@ -126,7 +129,12 @@ def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> It
     try:
         with offload_args(data, In(first), In(second), **options) as pointers:
             entered = True
-            yield cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
+            matrix = cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
+            try:
+                yield matrix
+            finally:
+                while matrix._ends:
+                    matrix._ends.pop()()
     except OffloadError as error:
         if not entered:  # an error inside the block already names the function that raised it
             names = list(arrays)

@@ -473,6 +473,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
     enums = (
         "cublas",
         "cudnn",
+        "cudss",
         "cufft",
         "curand",
         "cusolver",

@@ -37,7 +37,7 @@ MODULES = [importlib.import_module(f"offload_args.{name}") for name in libraries
 @pytest.mark.parametrize("module", MODULES)
 def test_every_function_is_shown_documented_and_pickled_as_one_of_its_module(module: ModuleType) -> None:
     names = [name for name in dir(module) if isinstance(getattr(module, name), BuiltinFunctionType) and name[0] != "_"]
-    assert len(names) > 5
+    assert len(names) > 3
     assert {*names} <= {*module.__all__}
     for name in names:
         function = getattr(module, name)

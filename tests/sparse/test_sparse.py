@@ -12,7 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from helpers.devices import here, library_or_skip, open_or_skip
-from offload_args import Device, DevicePtr, In, Out, blas, offload_args, sparse, testing, update
+from offload_args import Device, DevicePtr, In, Out, blas, libraries, offload_args, sparse, testing, update
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -28,7 +28,7 @@ from offload_args.errors import (
     StalePointerError,
     WrongDeviceError,
 )
-from offload_args.sparse import _library
+from offload_args.sparse import _cudss, _library
 
 FORMATS = ("csr", "csc", "coo", "bsr")
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -45,16 +45,31 @@ def on(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(params=here("host", "sim:0", "cuda:0"))
+def factors(request: pytest.FixtureRequest) -> str:
+    """The name of a device that factors sparse matrices."""
+    name = open_or_skip(request.param)
+    if name.startswith("cuda"):
+        library_or_skip("cusparse", name)
+        library_or_skip("cudss", name)
+    return name
+
+
 @pytest.fixture(params=here("host", "sim:0"))
 def cpu(request: pytest.FixtureRequest) -> str:
     """The name of a device that uses SciPy for sparse matrices."""
     return open_or_skip(request.param)
 
 
-def lacks(on: str, form: str, trans: str = "N", dtype: str = "float64", solves: bool = False) -> bool:
-    """Return whether cuSPARSE lacks a function for this case."""
+def lacks(
+    on: str, form: str, trans: str = "N", dtype: str = "float64", solves: bool = False, factors: bool = False
+) -> bool:
+    """Return whether cuSPARSE lacks a function for this case, or cuDSS for factors."""
     if not on.startswith("cuda"):
         return False
+    if factors and form in ("coo", "bsr"):
+        return True
+    solves = solves or factors
     if form == "bsr":
         return solves or trans != "N"
     return solves and form == "csc" and trans == "C" and np.dtype(dtype).kind == "c"
@@ -290,7 +305,7 @@ def test_matrices_of_the_old_classes(on: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_solutions_of_each_format_dtype_and_operation(cpu: str, form: str, dtype: str) -> None:
+def test_solutions_of_each_format_dtype_and_operation(factors: str, form: str, dtype: str) -> None:
     elements = system(dtype)
     for index in ("int32", "int64"):
         A = matrix(elements, form, index)
@@ -298,9 +313,28 @@ def test_solutions_of_each_format_dtype_and_operation(cpu: str, form: str, dtype
             for shape in ((8,), (8, 2), (8, 0)):
                 b = (1 + np.arange(float(np.prod(shape)))).reshape(shape).astype(dtype)
                 expected = np.linalg.solve(op(elements, trans), b)
-                agree(sparse.spsolve(A, b, trans=trans, device=cpu), expected, dtype)
-                with sparse.lend(A, device=cpu) as dA, offload_args(In(b), device=cpu) as (db,):
+                if b.size and lacks(factors, form, trans, dtype, factors=True):
+                    with pytest.raises(LibraryError, match=r"^sparse\.spsolve: cuDSS .*; lend A\.tocsr\(\)"):
+                        sparse.spsolve(A, b, trans=trans, device=factors)
+                    continue
+                agree(sparse.spsolve(A, b, trans=trans, device=factors), expected, dtype)
+                with sparse.lend(A, device=factors) as dA, offload_args(In(b), device=factors) as (db,):
                     agree(sparse.spsolve(dA, db, trans=trans).to_host(), expected, dtype)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_systems_with_new_values_in_the_same_structure(factors: str, form: str) -> None:
+    elements = system("float64")
+    A, b, x = matrix(elements, form), np.arange(16.0).reshape(8, 2), np.empty((8, 2))
+    expected = np.linalg.solve(elements, b)
+    with sparse.lend(A, device=factors) as dA, offload_args(In(b), Out(x), device=factors) as (db, dx):
+        for factor in (2.0, 4.0):
+            blas.scal(2.0, dA.data)
+            agree(sparse.spsolve(dA, db).to_host(), expected / factor, "float64")
+        agree(sparse.spsolve(dA, db[:, 1]).to_host(), expected[:, 1] / 4, "float64")  # the strides are 16 bytes
+        agree(sparse.spsolve(dA.T, db, trans="T").to_host(), expected / 4, "float64")
+        sparse.spsolve(dA, db, out=dx)
+    agree(x, expected / 4, "float64")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -330,11 +364,20 @@ def test_triangles_of_each_format_dtype_and_operation(on: str, form: str, dtype:
     agree(x, np.linalg.solve(np.tril(elements), right), dtype)
 
 
-def test_singular_matrices_are_named(cpu: str) -> None:
+def test_singular_systems_are_named(factors: str) -> None:
     elements = np.diag([1.0, 0.0, 2.0])
     elements[2, 0] = 1.0
-    with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve: A is singular; SuperLU: "):
-        sparse.spsolve(matrix(elements), np.ones(3), device=cpu)
+    words = "A is singular, or nearly so: cuDSS replaced 1 pivots" if "cuda" in factors else "A is singular; SuperLU: "
+    for b in (np.ones(3), np.ones((3, 2))):
+        with pytest.raises(np.linalg.LinAlgError, match=rf"^sparse\.spsolve: {words}"):
+            sparse.spsolve(matrix(elements), b, device=factors)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve: A is singular"):
+        sparse.spsolve(matrix(np.zeros((3, 3))), np.ones(3), device=factors)
+
+
+def test_singular_triangles_are_named(cpu: str) -> None:
+    elements = np.diag([1.0, 0.0, 2.0])
+    elements[2, 0] = 1.0
     with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve_triangular: A is singular: A\[1, 1\] is 0"):
         sparse.spsolve_triangular(matrix(elements), np.ones(3), device=cpu)
     unit = sparse.spsolve_triangular(matrix(elements), np.ones(3), unit_diagonal=True, device=cpu)
@@ -350,7 +393,7 @@ def test_a_triangle_of_no_elements_is_the_identity_if_its_diagonal_is_ones(on: s
 
 def test_systems_without_rows(on: str) -> None:
     A = matrix(np.zeros((0, 0)))
-    for function in (sparse.spsolve, sparse.spsolve_triangular):
+    for function in (sparse.spsolve, sparse.spsolve_triangular):  # without rows, no library is needed to solve
         assert function(A, np.ones(0), device=on).shape == (0,)
 
 
@@ -602,12 +645,35 @@ def test_a_captured_product_is_replayed_with_new_values(gpu: str) -> None:
             agree(dy.to_host(), factor * (A @ np.arange(8.0)), "float64")
 
 
+def _absent(name: str) -> None:
+    raise LibraryError(f"no {name}")
+
+
 @pytest.mark.parametrize("gpu", here("cuda:0") or ["cuda:0"])
-def test_a_gpu_factors_no_matrices(gpu: str) -> None:
+def test_a_captured_region_has_no_factorizations(gpu: str) -> None:
+    open_or_skip(gpu)
+    library_or_skip("cudss", gpu)
+    x = np.ones(8)
+    region = offload_args(x, np.ones(8), device=gpu)
+    with sparse.lend(matrix(system("float64")), device=gpu) as dA, region as (dx, dy):
+        with pytest.raises(CaptureError, match=r"^sparse\.spsolve: "):
+            with region.capture():
+                sparse.spsolve(dA, dx, out=dy)
+
+
+@pytest.mark.parametrize("gpu", here("cuda:0") or ["cuda:0"])
+def test_a_gpu_without_cudss_factors_no_matrices(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_or_skip(gpu)
     library_or_skip("cusparse", gpu)
     A = matrix(system("float64"))
-    with pytest.raises(LibraryError, match=r"^sparse\.spsolve: cuSPARSE factors no matrices; call sparse\.spsolve_tri"):
+    cusparse = _library.kernels_of("sparse.spsolve", Device(gpu).number)
+    monkeypatch.setattr(cusparse, "_solver", None)
+    monkeypatch.setattr(_cudss.libraries, "load", lambda name: _absent(name))
+    with pytest.raises(LibraryError, match=r"^sparse\.spsolve: cuDSS factors .* or install cuDSS: no cudss"):
+        sparse.spsolve(A, np.ones(8), device=gpu)
+    older = libraries.Library("cudss", "/old/libcudss.so.0", "0.7.1", "here")
+    monkeypatch.setattr(_cudss.libraries, "load", lambda name: older)
+    with pytest.raises(LibraryError, match=r"^sparse\.spsolve: needs cuDSS 1\.0 or later, .*libcudss\.so\.0 is 0\.7"):
         sparse.spsolve(A, np.ones(8), device=gpu)
     agree(sparse.spsolve(A, np.ones(8)), np.linalg.solve(A.toarray(), np.ones(8)), "float64")  # on the host
 
