@@ -2,7 +2,8 @@
 
 python benchmarks/raja.py [--device cuda:0] [--size N] [--rounds N]
 
-All results are compared with NumPy's. On a device that is no GPU, the kernels in Python are compared with those in C++.
+All results are compared with NumPy's. On a device that is not a GPU, the kernels in Python are compared with the
+kernels in C++.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Plain:
 
 
 class HostClock:
-    """The clock of a device that is no GPU."""
+    """The clock of a device that is not a GPU."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -41,7 +41,7 @@ class Enums:
         self.constants = {name: self.all_constants[key] for key, name in self.names_here.items()}
 
     def stripped(self, key: str) -> str:
-        """Return a constant's name without the vendor's prefix, unless the remaining text is no name."""
+        """Return a constant's name without the vendor's prefix, unless the remaining text is not a valid name."""
         short = key
         for prefix in self.strip:
             short = short.removeprefix(prefix)

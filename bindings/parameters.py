@@ -509,7 +509,7 @@ class Number(Parameter):
 
     @property
     def is_void(self) -> bool:
-        """Return whether the typed C function takes a plain address of the number, because only it has the dtype."""
+        """Return whether the typed C function takes a plain address of the number, whose dtype each call determines."""
         return bool(self.of) and self.count == 1
 
     def declaration(self, device: bool) -> str:

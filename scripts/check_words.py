@@ -59,7 +59,7 @@ def blank_match(match: re.Match[str]) -> str:
 
 
 def c_prose(text: str) -> str:
-    """Return C source with everything blanked but comments and strings."""
+    """Return C source in which blanks replace everything but comments and strings."""
     kept, at = [], 0
     for match in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, re.DOTALL):
         kept += [blank(text[at : match.start()]), re.sub(r"(?<=\n) *\*(?!/)", blank_match, match[0])]
@@ -78,7 +78,7 @@ def joined_comments(text: str) -> str:
 
 
 def python_prose(text: str) -> str:
-    """Return Python source with everything blanked but comments and strings."""
+    """Return Python source in which blanks replace everything but comments and strings."""
     lines = text.splitlines(keepends=True)
     kept = [list(blank(line)) for line in lines]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -92,7 +92,7 @@ def python_prose(text: str) -> str:
 
 
 def prose_of(path: str, text: str) -> str:
-    """Return the text of a file with everything blanked that is not prose, lines and columns unchanged."""
+    """Return the text of a file in which blanks replace everything but prose; lines and columns stay the same."""
     suffix = Path(path).suffix
     if suffix == ".md":
         text = re.sub(r"^```.*?^```|`[^`\n]*`", blank_match, text, flags=re.DOTALL | re.MULTILINE)

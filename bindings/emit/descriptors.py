@@ -33,7 +33,7 @@ def has_descriptors(library: Library, function: Function) -> bool:
 
 
 def dtype_enum(library: Library, c_type: str) -> Enum:
-    """Return the enum of dtypes that has a C type."""
+    """Return the enum of dtypes whose C type is this type."""
     for dtype_enum in library.dtype_enums:
         if dtype_enum.type == c_type:
             return dtype_enum

@@ -323,8 +323,8 @@ static int gpu_leave(oa_device *device, void *saved) {
   return code ? failed(device, code, names.set_device, 0, 0) : OA_OK;
 }
 
-/* In HIP, the only sign of a reset is that objects are gone. CONTEXT_IS_DESTROYED as a call's code is no sign: before
- * HIP 7, HIP returns it for any unknown stream, such as a stream that the program has destroyed. */
+/* In HIP, the only sign of a reset is that objects are gone. CONTEXT_IS_DESTROYED as a call's code does not show a
+ * reset: before HIP 7, HIP returns it for any unknown stream, such as a stream that the program has destroyed. */
 static bool was_reset(oa_device *device, int code) {
   enum { INVALID_CONTEXT = 201 };
   const struct extra *extra = extra_of(device);

@@ -150,7 +150,7 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
  * functions and functions with outputs renew the stamps. The generator refuses other functions that change a descriptor
  * (unnoticed_change of bindings/descriptors.py). */
 
-/* MOST_ANSWERS entries for keys of one object, and as many for keys of several objects. */
+/* There are MOST_ANSWERS entries for keys of one object, and as many for keys of several objects. */
 enum { MOST_WORDS = 16, MOST_ANSWERS = 256 };
 static struct {
   uint64_t key[MOST_WORDS];

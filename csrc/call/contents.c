@@ -91,8 +91,8 @@ static int refuse_overlap(const char *function, const array *a) {
   return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
 }
 
-/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call also reads,
- * because the bytes in between have to be present. */
+/* Returns the operand of a call that writes the array. If the array has only some of its pointer's elements, the call
+ * also reads, because the bytes in between have to be present. */
 static oa_operand written(const array *a) {
   return (oa_operand){.name = "pointer",
                       .pointer = a->pointer,

@@ -45,7 +45,7 @@ bool oa_is_bundle(const void *image, size_t nbytes);
 uint64_t oa_bundle_count(const void *image, size_t nbytes);
 /* Reads entry `number`. Returns false after the last entry, and if the entry is not inside the image. */
 bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle_entry *entry);
-/* Finds the code object for a device's target, such as "gfx90a:sramecc+:xnack-"; in an image that is no bundle, the
+/* Finds the code object for a device's target, such as "gfx90a:sramecc+:xnack-"; in an image that is not a bundle, the
  * image itself. As in HIP's loader, the entry has to name the device's processor, and each feature in the entry's
  * target has to be as on the device. */
 bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_bytes *object);

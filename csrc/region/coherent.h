@@ -17,8 +17,9 @@ void oa_coherent_follow(oa_mapping *mapping, oa_lines lines);
 /* Drops the former bytes of groups that no call has written since they were saved, because the host may write these
  * groups now. */
 void oa_coherent_forget(oa_mapping *mapping);
-/* Ends a seized mapping that no region holds any more, and whose users were waited for. arrived: groups that `stays`
- * keep the device's bytes; all others, and without `arrived` all groups, get their former bytes. Without the lock. */
+/* Ends a seized mapping that no region holds any more, and whose users were waited for. With `arrived`, groups that
+ * `stays` keep the device's bytes. All other groups get their former bytes; without `arrived`, all groups do. Without
+ * the lock. */
 void oa_coherent_leave(oa_mapping *mapping, bool arrived);
 /* Gives a group its former bytes, if they are saved. Without the lock, while the mapping is moving or the caller has
  * the only call that writes the group. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Adds bytes to a checksum, in four lanes, so that it runs at the speed of memory. The checksum shows whether two sets
- * of bytes are equal. The checksum is no protection against adversaries. */
+ * of bytes are equal. The checksum does not protect against adversaries. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];

@@ -72,7 +72,8 @@ SUBJECTS = {
         ("Settings of tensors and filters", r"\w*(tensor|filter|transform|reduction)"),
     ),
 }
-# A page with so many entries has some 15,000 pixels. A heading with more is divided by subjects, then by forms.
+# The most entries of a page, which then has some 15,000 pixels. A heading with more entries is divided by subjects,
+# then by forms.
 MOST = 20
 FORMS = {"": "", "_batched": ", batches", "_strided_batched": ", strided batches"}
 
@@ -238,7 +239,7 @@ def _base(name: str) -> str:
 
 
 def _related(library: Library, function: Function) -> Iterator[str]:
-    """Yield names that functions of the library may have which belong to that function: other forms, counterparts."""
+    """Yield possible names of functions that belong to a function: its other forms, its counterparts."""
     name = function.name
     base = _base(name)
     yield from (f"{base}{form}" for form in FORMS)
@@ -380,7 +381,7 @@ last parameter. The forms that end in `_device` take numbers and results as devi
 {titles}
 ```
 """
-# A page of prototypes has at most so many lines, unless one section has more.
+# The most lines of a page of prototypes, unless one section has more.
 MOST_LINES = 600
 
 

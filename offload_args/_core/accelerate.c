@@ -25,7 +25,7 @@ static void find_current_thread(void) {
 
 static int has_gil(void) {
   PyThreadState *current = current_thread == NULL ? NULL : current_thread();
-  /* Before Python 3.12, the current thread may be another running thread. */
+  /* Before Python 3.12, this may be the state of another thread, which has the GIL. */
   return current != NULL && (Py_Version >= 0x030C0000 || current == PyGILState_GetThisThreadState());
 }
 

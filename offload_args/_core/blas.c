@@ -172,7 +172,7 @@ static inline const Geometry *geometry_of(Pointer *pointer) {
   return OA_LIKELY(known != NULL) ? known : pointer_geometry(pointer);
 }
 
-/* Reads a pointer that has the dtype of the first one. */
+/* Reads a pointer that has the dtype of the first pointer. */
 static inline int read_pointer(Call *call, PyObject *object, const Geometry **geometry) {
   if (Py_TYPE(object) != (PyTypeObject *)python.pointer) return 0;
   Pointer *pointer = (Pointer *)object;
@@ -231,7 +231,7 @@ static inline int read_operand(const Plan *plan, Call *call, int i, PyObject *ob
   }
 }
 
-/* Checks the number of matrices of each operand: as many as the last one has, or one for all. Sets call->batch. */
+/* Checks the number of matrices of each operand: as many as the last operand has, or one for all. Sets call->batch. */
 static int do_batches_fit(const Plan *plan, Call *call) {
   const Geometry *last = call->geometry[plan->operand_count - 1];
   if (last->dimensions == 3) call->batch = last->count;

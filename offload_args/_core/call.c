@@ -68,7 +68,8 @@ static PyObject *call_with(const Call *call, void *function, PyObject *pointers)
   return result;
 }
 
-/* Leaves the region after a call that raised. The call's exception stays set, or becomes the context of another one. */
+/* Leaves the region after a call that raised. The call's exception stays set, or becomes the context of another
+ * exception. */
 static void leave_raising(Region *self) {
   PyObject *type, *body, *traceback;
   PyErr_Fetch(&type, &body, &traceback);

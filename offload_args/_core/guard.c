@@ -7,7 +7,7 @@
 
 enum { MOST = 64 };
 
-/* Texts of pending exceptions, one for each thread. A mutex guards them, not the GIL. */
+/* Texts of pending exceptions, one for each thread. A mutex guards these texts, because the GIL does not. */
 static struct {
   unsigned long thread; /* 0: the entry is free */
   int waits;            /* 1: another thread touched the array, and the exception has yet to be sent to this one */

@@ -84,7 +84,8 @@ static __attribute__((cold, noinline)) void refuse(Kernel *kernel, PyObject *met
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: an argument is not a device pointer");
 }
 
-/* Returns whether the last dimension of a pointer to bytes is a struct of that size, and its others count structs. */
+/* Returns whether the last dimension of a pointer to bytes is a struct of that size, and all other dimensions count
+ * structs. */
 static __attribute__((noinline)) int points_to_structs(const Pointer *pointer, int struct_bytes) {
   const Py_ssize_t last = PyTuple_Size(pointer->shape) - 1;
   if (last < 1 || PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, last)) != struct_bytes ||
@@ -368,8 +369,8 @@ static void release_arguments(KernelArguments *arranged) {
   Py_XDECREF(arranged->apart);
 }
 
-/* Returns 1 if an argument stands for others, by __offload__; otherwise 0, or -1 with an exception. Remembers the last
- * static type that stands for no others: static types get no methods later. */
+/* Returns 1 if an argument has a method __offload__, and so stands for other arguments; otherwise 0, or -1 with an
+ * exception. Remembers the last static type without this method: static types get no methods later. */
 static int stands_for_others(PyObject *object) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(object);

@@ -4,7 +4,7 @@
 
 #include "module.h"
 
-/* A call of a function: of a library, or (NULL) of blas. The last values have the names. */
+/* A call of a function of a library, or, if `library` is NULL, of blas. The last values have the names. */
 typedef struct {
   const char *library, *name;
   PyObject *const *values;

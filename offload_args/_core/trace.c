@@ -65,7 +65,7 @@ static PyObject *trace_under_way(PyObject *Py_UNUSED(module), PyObject *Py_UNUSE
 static atomic_flag collecting = ATOMIC_FLAG_INIT;
 
 /* (function) -> whether it was called. It is not called while another such call runs, on another thread or further down
- * on this one. No exception of a signal handler comes between the flag and the call. */
+ * the stack of this thread. No exception of a signal handler comes between the flag and the call. */
 static PyObject *trace_exclusively(PyObject *Py_UNUSED(module), PyObject *function) {
   if (atomic_flag_test_and_set(&collecting)) Py_RETURN_FALSE;
   PyObject *none = PyObject_CallNoArgs(function);

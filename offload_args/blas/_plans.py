@@ -184,7 +184,8 @@ def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -
 def signature_of(function: Callable[..., Any]) -> str:
     """Return the text for a builtin that stands for a function: its signature, its typed signature, its docstring.
 
-    `inspect.signature` reads the first signature, from which types are dropped. So only the second one has the types.
+    `inspect.signature` reads the first signature, from which types are dropped. So only the second signature has the
+    types.
     """
     code, defaults, types = function.__code__, function.__kwdefaults__ or {}, function.__annotations__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -310,7 +310,7 @@ class _Call(NamedTuple):
 
     @property
     def transposes(self) -> str:
-        """The operation that makes one triangle of the matrix from the other one."""
+        """The operation that makes one triangle of the matrix from the other triangle."""
         return "C" if self.name.startswith("he") else "T"
 
     def product(self, alpha: Any, beta: Any, trans_a: str = "N", trans_b: str = "N") -> Callable[..., None]:
@@ -318,7 +318,7 @@ class _Call(NamedTuple):
 
 
 def _symmetric_tasks(call: _Call, sides: Sides) -> list[Task]:
-    """Return the tasks of symm and hemm: products with stored tiles of A, and with mirrored ones."""
+    """Return the tasks of symm and hemm: products with stored tiles of A, and with mirrored tiles."""
     (m, n), is_left, uplo = call.arrays["C"].shape, call.options["side"] == "L", call.options["uplo"]
     rows, columns = cuts(m, sides.side), cuts(n, sides.side)
     tasks = []
@@ -524,7 +524,7 @@ def stream(
 def _check_shapes(
     name: str, shapes: list[tuple[str, str]], arrays: dict[str, NDArray[Any]], options: dict[str, str]
 ) -> None:
-    """Raise an error for the first array that does not fit to the last one, or to A."""
+    """Raise an error for the first array that does not fit the last array, or A."""
     result, layout = shapes[-1]
     m, n = arrays[result].shape
     sizes = {"m": m, "n": n}

@@ -40,7 +40,7 @@ __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share
 THREADS: Final = 3
 # Parts may take this share of the free memory.
 _SHARE: Final = 0.8
-# Sides of tiles: at least this many along the longest side, unless they would then be shorter than _LEAST.
+# The least number of tiles along the longest side, unless the tiles would then be shorter than _LEAST.
 _ALONG: Final = 6
 _LEAST: Final = 512
 _UNIT: Final = 128

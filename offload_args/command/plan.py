@@ -161,7 +161,7 @@ def _grow(
 ) -> None:
     """Measure growing products until one takes long, and extrapolate from the product with the highest speed.
 
-    On a busy machine the largest measured product may be slower than a smaller one.
+    On a busy machine the largest measured product may be slower than a smaller product.
     """
     seconds, last, fastest = 0.0, shape, math.inf
     for last in smaller_products(shape, dtype.itemsize):

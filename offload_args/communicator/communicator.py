@@ -254,7 +254,7 @@ class Communicator:
         where i is the number of the rank on this machine. Otherwise each device has a rank in this process, on a
         thread. Communicators are closed at the end.
 
-        If ranks of this process raise exceptions, this method raises the first one that is no CommunicatorError, or
+        If ranks of this process raise exceptions, this method raises the first one that is not a CommunicatorError, or
         else the first CommunicatorError.
 
             def main(communicator, factor):

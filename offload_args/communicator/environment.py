@@ -76,7 +76,7 @@ class Meeting:
 
     @property
     def address(self) -> str:
-        """The address at which other ranks reach this one."""
+        """The address at which other ranks reach this rank."""
         if self._ranks.rank == 0 or self._ranks.size == 1:
             return self._ranks.address
         host: str = self._others[0].getsockname()[0]

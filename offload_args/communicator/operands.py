@@ -75,7 +75,7 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
 def check_aliases(function: str, send: DevicePtr[Any], recv: DevicePtr[Any], part: int | None) -> None:
     """Raise AliasError if vectors overlap.
 
-    The shorter one may be the part with the number `part` of the longer one; with None, it may not.
+    The shorter vector may be the part with the number `part` of the longer vector. With None, no overlap is allowed.
     """
     (root, low), (other_root, other_low) = _core.origin(send), _core.origin(recv)
     if root != other_root or not send.nbytes or not recv.nbytes:

@@ -166,7 +166,7 @@ class SocketLink(Link):
             _leave([*self._data.values()], [*self._signs.values()], json.dumps([list(ranks), reason]).encode())
 
     def close(self) -> None:
-        """Report to the other ranks that this one leaves on purpose, and leave."""
+        """Report to the other ranks that this rank leaves on purpose, and leave."""
         self._leaving()
 
 

@@ -39,7 +39,7 @@ class Formal:
 
     @property
     def struct_bytes(self) -> int:
-        """The size of an element that is a struct; 0 if the elements are no structs, or the parameter is a value."""
+        """The size of an element that is a struct; 0 if the elements are not structs, and for a value."""
         return self.dtype.itemsize if self.access and self.dtype is not None and self.dtype.names is not None else 0
 
     def dimensions_of(self, pointer: DevicePtr[Any]) -> int:

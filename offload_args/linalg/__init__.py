@@ -16,7 +16,7 @@ Dtypes are float32, float64, complex64 and complex128. Arrays of integers are co
 is converted on a device. The argument `device` is the device that computes with arrays; None stands for the first GPU,
 or for the host without a GPU.
 
-The module is no complete array library. It leaves sums, elementwise functions and indexing to NumPy.
+The module is not a complete array library. It leaves sums, elementwise functions and indexing to NumPy.
 
 Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
 arguments raise the errors of lapack and blas, each of which is also an error of NumPy's class: ArgumentError is a

@@ -301,7 +301,7 @@ def qr(
 
 
 def _reflectors(a: DevicePtr, h: DevicePtr, tau: DevicePtr) -> None:
-    """Set h, a stack in Fortran order, to the factors of a, and tau."""
+    """Set h, a stack in Fortran order, and tau to the factors of a."""
     vendor, t = vendor_of("linalg.qr", a), letter(a)
     stored("linalg.qr", "a", a)
     arrange(h, a)

@@ -127,7 +127,7 @@ def numbered(events: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]
 
 
 def exchanges(events: list[dict[str, Any]], calls: list[int]) -> Iterator[tuple[int, int, list[dict[str, Any]]]]:
-    """Yield two calls of a region that share an array, and the events with the later call before the earlier one.
+    """Yield two calls of a region that share an array, and the events with the later call before the earlier call.
 
     Nothing is yielded for regions of many calls.
     """

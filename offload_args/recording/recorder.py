@@ -764,7 +764,7 @@ def _sample(array: NDArray[Any]) -> bytes:
 
 
 def _number(value: Any) -> int | float | complex | None:
-    """Return the number that a routine would read from an object; None if the object is no number."""
+    """Return the number that a routine would read from an object; None if the object is not a number."""
     with contextlib.suppress(Exception):  # the object's own code may raise any exception
         for read in ("__index__", "__float__", "__complex__"):
             if hasattr(type(value), read):

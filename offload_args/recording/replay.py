@@ -835,7 +835,7 @@ def replay(
     numbers, from 1, of the first and last call to run. images: whether the machine code of kernels in the file is run;
     use it only with a file that you trust.
 
-    Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
+    Raises ArgumentError if the file is not a recording, is damaged, has no such calls, or is of a later version.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

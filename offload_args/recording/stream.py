@@ -113,7 +113,7 @@ def _line(event: dict[str, Any]) -> bytes:
 def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the events of a recording; the first one describes it. A file may lack its end.
 
-    Raises ArgumentError if the file is no recording, is damaged, or has a later version of the format.
+    Raises ArgumentError if the file is not a recording, is damaged, or has a later version of the format.
     """
     with open(file, "rb") as source:
         unpacked = zlib.decompressobj(_GZIP)

@@ -112,7 +112,7 @@ def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, ma
 
 
 def need_number(function: str, name: str, value: Any) -> complex:
-    """Return a factor; raise ArgumentTypeError if the value is no number."""
+    """Return a factor; raise ArgumentTypeError if the value is not a number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, complex, np.number)):
         raise ArgumentTypeError(f"{function}: {name} needs a number, got {shown(value)}")
     return complex(value)

@@ -112,7 +112,7 @@ SAME_WORD = {"HeldObject": "Kept", "GivenPlace": "Address", "GivenBytes": "ByVal
 
 
 def test_each_word_serves_at_least_four_functions() -> None:
-    """A word for fewer functions costs more to learn than a hand-written body, or than leaving the function to raw."""
+    """A word for fewer functions costs a reader more than a hand-written body, or than a function in raw only."""
     functions = [function for library in legal.libraries().values() for function in library.functions]
     counts: Counter[str] = Counter()
     for function in functions:

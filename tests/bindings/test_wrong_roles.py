@@ -336,7 +336,7 @@ WRONG = [
     ("# A vendor.", 'extends = "blas"', "extends: 'blas' is not a list of texts"),
     ('n = "length"', 'n = "length', "Illegal character"),
 ]
-# A fault of a missing text names the table, and these faults name the place that needs the text.
+# If a text is missing, the fault names its table. These faults name the place that needs the text instead.
 ELSEWHERE = ("has no role", "has no constants", "has no constant V_X", "the header has none", "has no names")
 ELSEWHERE += (
     "[also] incc",

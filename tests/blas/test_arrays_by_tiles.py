@@ -330,7 +330,7 @@ def test_strips_of_a_triangle_have_all_its_elements(on: str, monkeypatch: pytest
 
 @contextmanager
 def slow_sim() -> Iterator[Device]:
-    """Yield a device whose calls take so long that others are made meanwhile."""
+    """Yield a device whose calls take so long that other calls are made meanwhile."""
     yield testing.sim_device(delay_us=3000)
     testing.sim_device()
 
@@ -390,7 +390,7 @@ def test_several_devices_share_the_tiles(small_tiles: None) -> None:
 
 
 @pytest.mark.promise("T76")
-# Without an event copies are slower, and nothing fails.
+# If no event can be made, copies are slower, but nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["syrk", "symm", "trmm", "trsm"])

@@ -347,7 +347,7 @@ def syr(r: Routine) -> None:
 
 
 def real_alpha(r: Routine, t: Turn) -> tuple[Any, Any]:
-    """Return a real alpha instead of a turn's alpha, as a number and in the form for the call."""
+    """Return the real part of a turn's alpha, as a number and in the form for the call."""
     alpha = np.real(t.alpha)
     return alpha, number(alpha, r.real) if isinstance(t.given_alpha, Operand) else float(alpha)
 

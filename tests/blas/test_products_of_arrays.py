@@ -214,7 +214,7 @@ def test_wrong_arguments_are_named(on: str) -> None:
 
 
 @pytest.mark.promise("T75")
-# Without an event, copies are slower, but nothing fails.
+# If no event can be made, copies are slower, but nothing fails.
 @pytest.mark.later("in tiles")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("capacity", [0, 64 << 10], ids=["in panels", "in tiles"])

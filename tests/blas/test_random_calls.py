@@ -676,7 +676,7 @@ def vendors(run: Run, call: Call, case: Callable[[], str]) -> None:
 
 # -- the tests ---------------------------------------------------------------------------------------------------------
 def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call, Callable[[], str]], None]) -> None:
-    """Make so many calls, 40 in each region."""
+    """Make this number of calls, 40 in each region."""
     seed = f"{random.randrange(1 << 32) if SEED == 'random' else SEED} {letter} {make_one.__name__}"
     make, totals = Maker(device, letter, seed), [0, 0, 0]
     for begin in range(0, calls, 40):

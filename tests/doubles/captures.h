@@ -137,7 +137,8 @@ static void add_node(struct graph *graph, operation *run, const void *arguments,
   graph->last = node;
 }
 
-/* Notes an operation if the stream is captured, or puts it into the stream. Returns 1 if it did either, otherwise 0. */
+/* Notes an operation if the stream is captured, and otherwise puts the operation into the stream. Returns 1 if it did
+ * either, otherwise 0. */
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
   struct graph *graph = at_work ? NULL : capture_of(stream);

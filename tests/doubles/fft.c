@@ -220,7 +220,7 @@ static int execute(handle h, int type, void *in, void *out, int direction) {
   if (!p || !p->type) return INVALID_PLAN;
   if (p->type != type) return INVALID_TYPE;
   if (direction != 1 && direction != -1) return INVALID_VALUE;
-  /* cuFFT takes no real numbers from or to an address between two complex ones. */
+  /* cuFFT takes no real numbers from or to an address between two complex numbers. */
   if ((uintptr_t)in % (type & IN_DOUBLE ? 16 : 8) || (uintptr_t)out % (type & IN_DOUBLE ? 16 : 8)) return INVALID_VALUE;
   if (!p->stream || kind_of(in) != 2 || kind_of(out) != 2) return EXEC_FAILED;
   if (!p->has_own_area && (!p->area || kind_of(p->area) != 2)) return NO_WORKSPACE;

@@ -124,7 +124,7 @@ TYPES = {
 
 
 def filled(text: str, letter: str) -> str:
-    """Return a text with the words of a type."""
+    """Return a text in which the words of a type replace the names in braces."""
     kind, real, of_q, of_eigenvalues = TYPES[letter]
     for word, meaning in (("t", letter), ("T", kind), ("R", real), ("or", of_q), ("sy", of_eigenvalues)):
         text = text.replace(f"{{{word}}}", meaning)

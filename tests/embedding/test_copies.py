@@ -1,4 +1,4 @@
-"""T73: two copies of the library in one process. The second one is refused, whichever is first."""
+"""T73: two copies of the library in one process. The second copy is refused, whichever copy is first."""
 
 from __future__ import annotations
 

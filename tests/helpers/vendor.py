@@ -347,11 +347,11 @@ class Routine:
             yield Turn(*INCREMENTS[i % 5], i % 3, *scalars[i % 8])
 
     def each(self, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """Return all combinations, or a share of them, in any order."""
+        """Return all combinations, or the function's share of them, in any order."""
         return self.some(None, *axes)
 
     def some(self, count: int | None, *axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """Return `count` of all combinations, or a share of so many, in any order."""
+        """Return `count` of all combinations, or the function's share of `count`, in any order."""
         combinations = list(product(*axes))
         most = min(count or len(combinations), len(combinations))
         chosen = self.random.choice(len(combinations), math.ceil(most * self.share), replace=False)

@@ -75,7 +75,7 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
 
 
 def clean(name: str, dtype: str, n: int = 4, noise: float = 0.1) -> Arrays:
-    """Return arrays, of which the first is definite, or of full rank if it is not square, diagonal without noise."""
+    """Return arrays. The first is definite, or of full rank if it is not square; without noise, it is diagonal."""
     random = np.random.default_rng(len(name))
     arrays: Arrays = []
     for shape in SHAPES[name]:

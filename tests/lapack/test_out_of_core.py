@@ -242,7 +242,7 @@ def test_several_devices_factor_one_matrix(small_tiles: None, monkeypatch: pytes
 
 
 @pytest.mark.promise("T76")
-# Without an event copies are slower, and nothing fails.
+# If no event can be made, copies are slower, but nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_after_a_failing_call_finished_tiles_are_named(step: int, small_tiles: None) -> None:

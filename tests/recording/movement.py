@@ -74,7 +74,7 @@ def flat(arrays: dict[str, Any]) -> list[Any]:
 
 
 def check_moves(bench: Bench, call: Call, random: np.random.Generator) -> None:
-    """Fail unless exactly the arrays that the call reads are copied up, and exactly the written ones down."""
+    """Fail unless exactly the arrays that the call reads are copied up, and exactly the written arrays down."""
     arrays = bench.arrays(call, Form())
     for array in flat(arrays):
         array.view(np.uint8)[:] = random.integers(0, 256, array.nbytes, np.uint8)

@@ -160,7 +160,7 @@ def number_of(argument: Argument, parameter: Any) -> int:
 
 
 def check_layout(bench: DoubleBench, function: roles.Function, random: np.random.Generator, turn: int) -> None:
-    """Execute a plan with arrays of exactly its size; fail if shorter ones are accepted, or unneeded bytes copied."""
+    """Execute a plan with arrays of exactly its size; fail if it takes shorter arrays, or copies other bytes."""
     layout = drawn(function, random)
     plan = layout.plan(bench, turn)
     arrays, sizes = [], []

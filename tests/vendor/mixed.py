@@ -122,7 +122,7 @@ SHAPES = [(4, 3, 5), (3, 6, 2), (19, 23, 17), (0, 3, 4), (3, 0, 4), (3, 4, 0)]
 
 
 def sizes_of_bytes(*sizes: int) -> tuple[int, ...]:
-    """Return sizes that cuBLAS accepts for int8: multiples of 4, and of 16 if larger, as an H200 refused others."""
+    """Return sizes that cuBLAS accepts for int8: multiples of 4, or of 16 for large sizes; an H200 refused others."""
     return tuple(4 * size if size < 16 else size // 16 * 16 for size in sizes)
 
 

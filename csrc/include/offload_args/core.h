@@ -96,7 +96,7 @@ enum oa_array_flags {
   OA_OF_GRAPH = 64 /* with OA_SCRATCH in oa_scratch: a chain that captures the region's calls keeps the memory */
 };
 
-/* How a call (shim.h) uses an operand, or a kernel (launch.h) a pointer. */
+/* The way in which a call (shim.h) uses an operand, or in which a kernel (launch.h) uses a pointer. */
 enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */

@@ -187,7 +187,7 @@ class Expressions(Names):
         )
 
     def unnamed(self, node: ast.expr) -> ast.expr:
-        """Return an expression in which attributes replace subscripts with field names."""
+        """Return an expression with attributes in place of subscripts that are names of fields."""
         match node:
             case ast.Subscript(value=base, slice=ast.Constant(value=str() as name)):
                 return ast.copy_location(ast.Attribute(self.unnamed(base), name, node.ctx), node)

@@ -39,7 +39,7 @@ class HereType(types.Type):
 
 class ArrayType(types.Type):
     """An array among the parameters, or one field of its structs. `pitch` is the number of bytes from a field to the
-    same field of the next struct, or 0 if this is no field."""
+    same field of the next struct, or 0 if this is not a field."""
 
     def __init__(
         self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool, pitch: int = 0
