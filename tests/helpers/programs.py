@@ -40,6 +40,7 @@ from helpers.model import (
     Refused,
     Rules,
     Unspecified,
+    Within,
     World,
     access_of_fill,
     triangle,
@@ -55,7 +56,8 @@ from pytest import raises
 from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, cublas, empty, offload_args, testing
 from offload_args import update
 from offload_args.errors import *
-from helpers.steps import add, at_once, captured, held, in_flight, on_thread, raised, write_and_raise
+from helpers.steps import add, at_once, captured, held, in_flight, on_thread, raised, write_and_call
+from helpers.steps import write_and_raise
 """
 BASES: Final = {
     "a": whole("a", (12,)),
@@ -688,6 +690,17 @@ class Program:
             f"write_and_raise({writing}, {inner!r}, {value})" if raises else f"with {writing} as h: h{inner} = {value}"
         )
         return Step(text, (lambda world, _: world.write_lent(part, some, value, device),), expression=raises)
+
+    def call_while_writing(self, base: str, key: str, inner: str, step: Step) -> Step | None:
+        """Return a block of `update` that writes some of an array, makes the call of a step, and writes again."""
+        if not step.call or not step.expression:
+            return None
+        part, values = view(BASES[base], key), (self.fresh(), self.fresh())
+        some = view(part, inner)
+        coherent = frozenset(device for device in self.devices if Device(device).coherent)
+        within = Within(step.call, values[1], coherent)
+        text = f"write_and_call(update({base}{key}), {inner or '[...]'!r}, {values}, lambda: {step.text})"
+        return Step(text, (lambda world, _: world.copy().write_lent(part, some, values[0], None, within),))
 
     def write_host(self, base: str, key: str) -> Step:
         part, value = view(BASES[base], key), self.fresh()

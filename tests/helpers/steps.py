@@ -153,6 +153,17 @@ def write_and_raise(writing: AbstractContextManager[Any], key: str, value: float
         raise KeyError
 
 
+def write_and_call(
+    writing: AbstractContextManager[Any], key: str, values: tuple[float, float], call: Callable[[], object]
+) -> object:
+    """Write a part of an array in a block of `update`, make a call, write again, and return the call's result."""
+    with writing as array:
+        exec(f"array{key} = value", {"array": array, "value": values[0]})
+        result = call()
+        exec(f"array{key} = value", {"array": array, "value": values[1]})
+    return result
+
+
 def held(x: DevicePtr[Any]) -> list[Any]:
     """Return the elements of a vector or matrix on its device."""
     copy = np.zeros(x.shape, x.dtype)

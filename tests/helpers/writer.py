@@ -70,6 +70,7 @@ class Writer:
         *["part"] * 3,
         *["update"] * 2,
         *["write_lent"] * 3,
+        *["call_while_writing"] * 3,
         *["write_host"] * 2,
         *["call"] * 2,
         *["address"] * 2,
@@ -419,6 +420,11 @@ class Writer:
         device = self.pick((None, None, *self.program.devices))
         inner = self.pick(("", "", "[1:]", "[::2]"))
         return self.program.write_lent(base, key, device, inner, raises=self.chance(4))
+
+    def call_while_writing(self) -> Step | None:
+        base, key = self.lent_array()
+        step = getattr(self, self.pick(("routine", "routine", "routine", "fill", "assign", "to_host", "copy_from")))()
+        return step and self.program.call_while_writing(base, key, self.pick(("", "", "[1:]", "[::2]")), step)
 
     def write_host(self) -> Step | None:
         return self.program.write_host(*self.host_array())

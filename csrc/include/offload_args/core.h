@@ -393,9 +393,10 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
  * and no copy can address these bytes alone. Such an array is packed and has further elements, or its lines have
  * another pitch. oa_update_check refuses the same arrays as oa_update_to, and moves nothing. oa_update_begin refuses
  * the same arrays. After oa_update_begin has succeeded, the host's bytes count as the newest, and calls that read them
- * bring them up. The host may write the array until oa_update_end of *writing. oa_update_to belongs after the last
- * write and before oa_update_end. device: the device that provides the bytes; it has to have the whole array; -1: any
- * device. */
+ * bring them up. Until oa_update_to, calls read the device's bytes of a lent array if a device wrote other bytes of it,
+ * which `array` lacks, or if its address was given away. The host may write the array until oa_update_end of *writing.
+ * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
+ * has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);

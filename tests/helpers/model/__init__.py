@@ -37,7 +37,7 @@ from helpers.model.outcomes import Each, Outcome, Refused, Unspecified
 from helpers.model.parts import Part, contains, number, overlap, triangle, view, whole
 from helpers.model.present import Argument, Direction, Group, Lent, Mapping, Pointer, Region
 from helpers.model.replaying import Replaying, access_of_fill
-from helpers.model.updating import Updating
+from helpers.model.updating import Updating, Within
 
 __all__ = [
     "BLAS",
@@ -70,6 +70,7 @@ __all__ = [
     "Region",
     "Rules",
     "Unspecified",
+    "Within",
     "World",
     "access_of_fill",
     "contains",

@@ -38,7 +38,8 @@ class Calling(Contents):
         for (operand, access), pointer, part in zip(operands, pointers, takes, strict=True):
             covers = access == OVERWRITES and operand.part.elements == pointer.group.elements
             there = rules.stays and not (pointer.out or pointer.group.dirty or self._elsewhere(pointer.mapping))
-            if not covers and not there and not part:
+            already = pointer.group.parts and not needed(operand, rules) & ~pointer.group.parts
+            if not (covers or there or part or already):
                 self._bring_up(pointer)
             if access & OVERWRITES:
                 pointer.mapping.contents[operand.part.index] = next(new)
@@ -89,12 +90,10 @@ class Calling(Contents):
         unwritten = pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid)
         if unwritten or (group.parts and not covers):
             captured = self.capturing in pointer.mapping.holders
-            part = operand.part
-            needed = part.elements if part.lines or rules.by_rows else (1 << part.high) - (1 << part.low)
             takes = not captured and pointer.mapping.takes_part(group, operand, access)
             if group.goes_up:
                 takes = not unwritten
-            if not takes and (captured or not group.parts or needed & ~group.parts):
+            if not takes and (captured or not group.parts or needed(operand, rules) & ~group.parts):
                 yield "DirectionError"
         for elsewhere in self._elsewhere(pointer.mapping):
             if access & OVERWRITES or elsewhere.newer:
@@ -159,4 +158,11 @@ class Calling(Contents):
             raise Refused("InvalidDataError")
         self._bring_up(pointer)
         group.escaped |= pointer.writes
+        mapping.address_taken = True
         return Outcome()
+
+
+def needed(operand: Operand, rules: Rules) -> int:
+    """Return the elements that a call needs of an operand: an irregular slice includes the elements between its own."""
+    part = operand.part
+    return part.elements if part.lines or rules.by_rows else (1 << part.high) - (1 << part.low)

@@ -78,6 +78,14 @@ class Mapping:
     contents: Array  # contents by the positions of the base array; NaN for unknown elements
     scratch: bool = False
     holders: set[int] = field(default_factory=set)  # its open regions
+    address_taken: bool = False
+
+    def is_in_place(self, coherent: frozenset[str]) -> bool:
+        """Return whether a coherent device uses it in the host's memory; it has copies of packed arrays."""
+        return self.device in coherent and not self.packed and not self.scratch
+
+    def names_all(self, part: Part) -> bool:
+        return all(self.names(lent.part, part) for _, lent in self.lent())
 
     def takes_part(self, group: Group, operand: Operand, access: int) -> bool:
         """Return whether a call writes a part of a group that takes parts."""
@@ -109,7 +117,7 @@ class Mapping:
             for g in self.groups
         ]
         lent = [(lent.part, lent.writes, lent.goes_up) for _, lent in self.lent()]
-        return self.device, self.contents.tobytes(), frozenset(self.holders), *groups, *lent
+        return self.device, self.contents.tobytes(), frozenset(self.holders), self.address_taken, *groups, *lent
 
     def lent(self) -> Iterator[tuple[Group, Lent]]:
         return ((group, lent) for group in self.groups for lent in group.lent)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from helpers.model.calls import Array
-from helpers.model.contents import Contents
+from helpers.model.calling import Calling
+from helpers.model.calls import READS, Array, Call
 from helpers.model.outcomes import Outcome, Refused, Unspecified
 from helpers.model.parts import Part
 from helpers.model.present import Group, Lent, Mapping
 
 
-class Updating(Contents):
+@dataclass(frozen=True, eq=False)
+class Within:
+    """A call in the block of an update, and the value that the block writes after it.
+
+    coherent: devices that use the host's memory, and refuse calls that use the array.
+    """
+
+    call: Call
+    value: float
+    coherent: frozenset[str]
+
+
+class Updating(Calling):
     """The steps of the host."""
 
     def update(self, part: Part, device: str | None = None) -> list[tuple[Self, Outcome]]:
@@ -63,10 +76,13 @@ class Updating(Contents):
         inside = np.intersect1d(part.index, there)
         target[inside] = source[inside]
 
-    def write_lent(self, part: Part, inner: Part, value: float, device: str | None) -> list[tuple[Self, Outcome]]:
+    def write_lent(
+        self, part: Part, inner: Part, value: float, device: str | None, within: Within | None = None
+    ) -> list[tuple[Self, Outcome]]:
         """Run `with update(x): x[...] = value` for x or some of it; devices that have some of x get the host's bytes.
 
-        The devices get them even if the block raises. `device` is the named device, from which bytes come.
+        The devices get them even if the block raises. `device` is the named device, from which bytes come. `within`
+        goes on in the block.
         """
         if part.read_only:
             raise Unspecified
@@ -85,7 +101,44 @@ class Updating(Contents):
         self.hosts[part.base][inner.index] = value
         for mapping, group, lent in held:
             self._copy(part, lent, group, self.hosts[part.base], mapping.contents)
+        if within:
+            ends[0] = self, self._go_on(part, inner, within)
         return ends
+
+    def _go_on(self, part: Part, inner: Part, within: Within) -> Outcome:
+        """Make a call in the block of an update, then write again."""
+        live = [(o, access) for o, access in within.call.operands if o.region in self.regions]
+        places = [(self.regions[o.region].pointers[o.argument], o, access) for o, access in live]
+        for pointer, operand, access in places:
+            group = pointer.group
+            if not group.elements & part.elements or pointer.mapping.is_in_place(within.coherent):
+                continue
+            if not pointer.mapping.names_all(part) or pointer.mapping.address_taken:
+                raise Unspecified
+            # Calls wrote other elements of the lent array, so a call reads the device's elements.
+            if group.dirty and access & READS and operand.part.elements & part.elements:
+                raise Unspecified
+        try:
+            if any(p.mapping.meets(part) and p.mapping.is_in_place(within.coherent) for p, _, _ in places):
+                self._check(within.call.operands, within.call.rules)
+                if within.call.rules.stays:
+                    raise Unspecified  # it may read the host's memory, without the device
+                raise Refused("ArgumentError")
+            outcome = self.call(within.call.operands, within.call.compute, within.call.rules)
+        except Refused as refused:
+            outcome = Outcome(errors=refused.errors | {"ArgumentError"} if within.coherent else refused.errors)
+        else:
+            self.hosts[part.base][inner.index] = within.value
+        for mapping in self.mappings:
+            for group, lent in mapping.lent() if mapping.meets(part) else ():
+                if group.parts and not group.goes_up and group.elements & part.elements & ~group.parts:
+                    raise Unspecified  # the block ends with a refusal: calls wrote only a part of an Out
+                if group.valid or (group.parts and not group.invalid):
+                    self._copy(part, lent, group, self.hosts[part.base], mapping.contents)
+                    if not group.elements & ~part.elements:
+                        group.dirty = group.invalid = False
+                        group.writers.clear()
+        return outcome
 
     def write_host(self, part: Part, value: float) -> Outcome:
         """Write to an array that is not lent."""
