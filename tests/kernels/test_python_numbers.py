@@ -105,6 +105,46 @@ def test_indices_and_sizes_are_numbers_of_python(device: str) -> None:
     np.testing.assert_array_equal(b, k * x + 0.1)
 
 
+@kernel
+def begun_by_a_number(
+    x: In[np.float32], k: In[np.int16], a: Line, b: Line, c: Out[np.int64].by(Linear1D()),
+):  # fmt: skip
+    for i in a.mine():
+        largest = 0.1
+        if x[i] > largest:  # in float32
+            largest = x[i]
+        a[i] = largest * 3
+        nearest, far = 0.1, largest == 0.1
+        if not nearest or x[i] == nearest or far:
+            nearest += x[i]
+        b[i] = nearest
+        at, bits, least = 0, 3, 7
+        if k[at] == at and k[i] != bits:
+            at = int(k[i]) % x.size
+        first = 1
+        value = (bits & k[i]) + (bits << 2) + np.int16(first) + np.minimum(first, k[i]) + min(least, k[i])
+        first = k[at]
+        for j in range(least, 9):
+            value += j + first
+        bits ^= k[i]
+        least -= k[i] + bits
+        c[i] = value + least
+
+
+def test_a_variable_that_begins_with_a_number_can_be_used_before_it_changes(device: str) -> None:
+    x = np.array([-1, 0, 0.1, 0.3, 2], np.float32)
+    k = np.array([0, 3, -5, 7, 300], np.int16)
+    a, b, c = np.zeros(5, np.float32), np.zeros(5, np.float32), np.zeros(5, np.int64)
+    offload(begun_by_a_number, x, k, a, b, c, device=device)
+    tenth, whole = np.float32(0.1), k.astype(np.int64)
+    largest = np.where(x > tenth, x, tenth)
+    np.testing.assert_array_equal(a, largest * np.float32(3))
+    np.testing.assert_array_equal(b, np.where((x == tenth) | (largest == tenth), tenth + x, tenth))
+    at = np.where(k != 3, whole % 5, 0)
+    value = (3 & whole) + 12 + 1 + np.minimum(1, whole) + np.minimum(7, whole) + 7 + 8 + 2 * whole[at]
+    np.testing.assert_array_equal(c, value + 7 - (whole + (3 ^ whole)))
+
+
 @pytest.mark.later
 def test_expressions_of_float32_have_no_float64_on_gpus() -> None:
     text = computed._source.compiled(Target("cuda", "sm_90")).data.decode()

@@ -145,12 +145,13 @@ class Expressions(Names):
         read = [self.expression(item) for item in items]
         is_chain = len(node.ops) > 1
         steps = any(getattr(child, "id", "") in _ATOMICS.values() for item in read for child in ast.walk(item))
-        if not any(flag in (_LEFT, _RIGHT) for flag in weak) or (is_chain and steps):
+        mixed = any(isinstance(item, ast.Name) and item.id in self.weak.mixed for item in items)
+        if not (mixed or any(flag in (_LEFT, _RIGHT) for flag in weak)) or (is_chain and steps):
             return ast.copy_location(ast.Compare(read[0], node.ops, read[1:]), node)
         comparisons: list[ast.expr] = []
         for i, operation in enumerate(node.ops):
             left, right = copy.deepcopy(read[i]), copy.deepcopy(read[i + 1])
-            if weak[i] in (_LEFT, _RIGHT) and type(operation) in _OPERATIONS:
+            if (mixed or weak[i] in (_LEFT, _RIGHT)) and type(operation) in _OPERATIONS:
                 comparisons.append(self.combined(node, type(operation), left, right, weak[i]))
             else:
                 comparisons.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))

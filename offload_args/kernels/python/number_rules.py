@@ -30,6 +30,13 @@ def oa__weak(typing: Any, value: Any) -> Any:
     return kind(value), make
 
 
+@intrinsic(prefer_literal=True)
+def oa__strong(typing: Any, value: Any) -> Any:
+    """Return a value as it is; a weak number becomes an int64, a float64 or a complex128."""
+    native = getattr(value, "native", value)
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
     """Return numba's types of two numbers (None for other values), and the type that combines them.
 

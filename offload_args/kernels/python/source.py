@@ -26,7 +26,7 @@ from .calls import CALLS
 from .definitions import FIRST_SHARED, Array, Function, SharedArray, Written
 from .names import tree_of
 from .statements import Statements
-from .weak import Weakness
+from .weak import Strengthened, Weakness
 
 __all__ = ["function_of", "read_function", "read_kernel"]
 
@@ -108,6 +108,8 @@ class _Reader(Statements):
         body = self.block(statements)
         changing = {array.name for array in self.arrays.values() if array.direction is not In}
         check_barriers(body, frozenset(changing | set(self.written.shared)), self.refuse)
+        strengthened = Strengthened(self.weak.mixed)
+        body = [strengthened.visit(statement) for statement in body] if self.weak.mixed else body
         rewritten = ast.FunctionDef(tree.name, ast.arguments([], names, None, [], [], None, []), body, [], None, None)
         setattr(rewritten, "type_params", [])  # noqa: B010  Python 3.12 needs it, and 3.11 lacks it
         self.written.tree = ast.fix_missing_locations(ast.copy_location(rewritten, tree))

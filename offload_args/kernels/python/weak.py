@@ -15,7 +15,7 @@ from typing import Any, Final
 from . import words
 from .trees import matched
 
-__all__ = ["Weakness"]
+__all__ = ["Strengthened", "Weakness"]
 
 _KEEP: Final = frozenset({abs, min, max})
 _OF_PYTHON: Final = frozenset({int, float, complex, len, math.floor, math.ceil, math.trunc})
@@ -109,3 +109,42 @@ class Weakness:
                     values = values[index.value : index.value + 1]
                 return isinstance(values, tuple) and all(type(item) in (int, float, complex) for item in values)
         return False
+
+
+class Strengthened(ast.NodeTransformer):
+    """Makes variables strong where they are read, in a rewritten tree.
+
+    A variable may hold a weak number until another value is assigned to it. It stays weak as an operand of the
+    functions that take weak numbers, as a branch of a conditional expression, and where it is assigned.
+    """
+
+    def __init__(self, mixed: set[str]) -> None:
+        self.mixed = mixed
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.mixed or not isinstance(node.ctx, ast.Load):
+            return node
+        call = ast.Call(ast.Name("oa__strong", ast.Load()), [node], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        takes_weak = isinstance(node.func, ast.Name) and node.func.id.startswith("oa__binary_")
+        node.args = [self.kept(argument) if takes_weak else self.visit(argument) for argument in node.args]
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        node.test, node.body, node.orelse = self.visit(node.test), self.kept(node.body), self.kept(node.orelse)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        node.targets = [self.visit(target) for target in node.targets]
+        node.value = self.kept(node.value)
+        return node
+
+    def kept(self, node: ast.expr) -> ast.expr:
+        """Return an expression in which the variable that is all of it, or an item of a tuple, stays as it is."""
+        if isinstance(node, ast.Tuple):
+            node.elts = [self.kept(item) for item in node.elts]
+            return node
+        kept: ast.expr = node if isinstance(node, ast.Name) else self.visit(node)
+        return kept
