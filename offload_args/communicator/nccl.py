@@ -61,7 +61,9 @@ class NcclBackend(Backend):
         self._waits = self._issued = False  # whether a method waits for a call, and whether the call was issued
         self._deadline: float | None = None
         self._ended = threading.Event()
-        self._lock = threading.Lock()  # the thread _watch uses the link only while a method waits
+        # The thread _watch has the lock while it uses the link or the communicator. Methods take it before they end,
+        # and close() before it destroys: a process that exits while the thread aborts would crash.
+        self._lock = threading.Lock()
         threading.Thread(target=self._watch, name="offload_args.Communicator", daemon=True).start()
 
     @staticmethod
@@ -145,14 +147,16 @@ class NcclBackend(Backend):
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
         """Report the ranks to the other ranks over the link, and abort."""
         self._link.give_up(ranks, reason)
-        self._abort(LostRanksError(ranks, reason))
+        with self._lock:
+            self._abort(LostRanksError(ranks, reason))
 
     def close(self) -> None:
         """Destroy NCCL's communicator, and close the link."""
         self._ended.set()
-        self._link.close()
-        if self._aborted is None:
-            self._library.comm_destroy(self._comm)
+        with self._lock:
+            self._link.close()
+            if self._aborted is None:
+                self._library.comm_destroy(self._comm)
 
     def _op(self, op: str) -> Any:
         return getattr(self._library, _OPERATIONS[op])
@@ -191,22 +195,22 @@ class NcclBackend(Backend):
         library = self._library
         others = [rank for rank in range(self.size) if rank != self.rank]
         while not self._ended.wait(_LOOK):
-            try:
-                with self._lock:
-                    if not self._waits:
-                        continue
+            with self._lock:
+                if not self._waits:
+                    continue
+                try:
                     self._link.check(_GRACE)
-                if self._deadline is not None and time.monotonic() > self._deadline:
-                    raise LostRanksError(others, "")
-                # comm_get_async_error would wait until the call is issued, and a call may be issued only once the other
-                # ranks are there.
-                status = library.comm_get_async_error(self._comm) if self._issued else library.Success
-                if status not in (library.Success, library.InProgress):
-                    raise LostRanksError(others, f"{library.__name__} reported {library.get_error_string(status)}")
-            except LostRanksError as lost:
-                self._abort(lost)
-            except OffloadError:  # the call has failed, and has ended the communicator
-                return
+                    if self._deadline is not None and time.monotonic() > self._deadline:
+                        raise LostRanksError(others, "")
+                    # comm_get_async_error would wait until the call is issued, and a call may be issued only once the
+                    # other ranks are there.
+                    status = library.comm_get_async_error(self._comm) if self._issued else library.Success
+                    if status not in (library.Success, library.InProgress):
+                        raise LostRanksError(others, f"{library.__name__} reported {library.get_error_string(status)}")
+                except LostRanksError as lost:
+                    self._abort(lost)
+                except OffloadError:  # the call has failed, and has ended the communicator
+                    return
 
 
 def _within(make: Callable[[], Any], library: Any, link: Link, deadline: float | None) -> Any:

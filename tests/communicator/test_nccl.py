@@ -129,6 +129,30 @@ second.close()
     ]
 
 
+@pytest.mark.later
+def test_a_call_that_fails_waits_until_the_communicator_has_been_aborted(double: dict[str, str]) -> None:
+    code = """
+import importlib, time
+library = importlib.import_module(f"offload_args.{LIBRARY}")
+abort, aborted = library.comm_abort, []
+
+def slowly(comm):
+    abort(comm)
+    time.sleep(0.5)
+    aborted.append(comm)
+
+library.comm_abort = slowly
+first, second = Communicator.all(DEVICES, timeout=0.2)
+try:
+    with offload_args(np.ones(4), device="sim:0") as (dx,):
+        first.all_reduce(dx)
+except CommunicatorError:
+    print(len(aborted))
+second.close()
+"""
+    assert printed(BEGIN + code, **double) == "1\n"
+
+
 def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int) -> None:
     code = """
 try:
