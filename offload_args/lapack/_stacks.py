@@ -68,6 +68,16 @@ def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
     return pointer._view(0, (count, *shape), (step or math.prod(shape) * pointer.dtype.itemsize, *strides))
 
 
+def _lie_apart(pointer: DevicePtr) -> bool:
+    """Return whether no element of a part is in memory between the elements of the next part.
+
+    The libraries' functions of stacks are not called for other stacks, such as blocks side by side in one matrix.
+    """
+    (count, *shape), (step, *strides) = pointer._shape, pointer._strides
+    reach = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides, strict=True))
+    return count == 1 or 0 in shape or abs(step) > reach
+
+
 def turned(pointer: DevicePtr) -> DevicePtr:
     """Return a stack of the transposes, in the same memory."""
     (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
@@ -171,8 +181,10 @@ def for_each(
         options = {**options, "info": infos_at}
     if whole is not None and 0 not in batch and not is_captured:
         flats = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
-        are_flat = all(flats[key] is not None for key, p in pointers.items() if p is not None)
-        if are_flat and (of_A := flat(A)) is not None and (done := whole(of_A, **flats, **options)) is not None:
+        of_A = flat(A)
+        parts_of = [of_A, *(flats[key] for key, p in pointers.items() if p is not None)]
+        are_apart = all(pointer is not None and _lie_apart(pointer) for pointer in parts_of)
+        if are_apart and of_A is not None and (done := whole(of_A, **flats, **options)) is not None:
             infos, reason = done
             if infos.any():
                 _refuse(name, infos.reshape(batch), reason.format(info=infos[np.flatnonzero(infos)[0]]))

@@ -224,6 +224,23 @@ def test_geev_finds_eigenvalues_and_vectors(device: str, matrices: Matrices, n: 
         assert np.allclose(VL.conj().T @ original, w[:, None] * VL.conj().T, atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize("vectors", ["VL", "VR", "VL VR"])
+def test_vectors_of_a_general_matrix_may_be_lent_as_out(device: str, matrices: Matrices, vectors: str) -> None:
+    if device.startswith("hip") or ("VL" in vectors and device.startswith("cuda")):
+        pytest.skip("device unavailable: its library has no such vectors")
+    original = np.asfortranarray(matrices.general(4, 4))
+    kind, names = np.result_type(matrices.dtype, np.complex64), vectors.split()
+    w, outputs = np.zeros(4, kind), {name: np.zeros((4, 4), kind, order="F") for name in names}
+    with offload_args(original.copy("F"), Out(w), *map(Out, outputs.values()), device=device) as (dA, dw, *lent):
+        lapack.geev(dA, dw, **dict(zip(names, lent, strict=True)))
+    tolerance = 20 * matrices.tolerance * abs(w).max()
+    if "VR" in outputs:
+        assert np.allclose(original @ outputs["VR"], outputs["VR"] * w, atol=tolerance, rtol=0)
+    if "VL" in outputs:
+        left = outputs["VL"].conj().T
+        assert np.allclose(left @ original, w[:, None] * left, atol=tolerance, rtol=0)
+
+
 def test_stacks_of_pencils_and_of_general_matrices(device: str, matrices: Matrices) -> None:
     matrix, beside = (
         by_columns(np.stack([make(matrices) for _ in range(3)]))

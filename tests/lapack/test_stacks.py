@@ -327,6 +327,29 @@ def test_a_stack_with_gaps(device: str, matrices: Matrices) -> None:
     assert np.array_equal(A[:, 2], gram[:, 2]) and np.array_equal(b[:, 2], right[:, 2])
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_parts_that_lie_side_by_side_in_one_matrix(device: str, matrices: Matrices) -> None:
+    gram, tall, vectors = definite(matrices, (3,)), matrices.general(3, 5, 2), matrices.general(3, 5)
+    A = np.moveaxis(np.ascontiguousarray(np.moveaxis(gram, 0, 1)), 1, 0)  # rows of 3 blocks of 4 columns
+    F, T = A.copy("K"), A.copy("K")
+    b, x, t, c, y = (np.ascontiguousarray(vectors[:, :n].T).T for n in (4, 4, 4, 5, 5))
+    Q, R, tau = by_columns(tall), by_columns(tall), np.zeros((3, 2), matrices.dtype)
+    with offload_args(A, b, F, x, T, t, Q, Out(tau), c, R, y, device=device) as lent:
+        dA, db, dF, dx, dT, dt, dQ, dtau, dc, dR, dy = lent
+        lapack.posv(dA, db)
+        lapack.potrf(dF)
+        lapack.potrs(dF, dx)
+        lapack.trtrs(dT, dt)
+        lapack.geqrf(dQ, dtau)
+        lapack.ormqr(dQ, dtau, dc, trans="C")
+        lapack.gels(dR, dy)
+    right = vectors[:, :4, None]
+    assert matrices.near(gram @ b[..., None], right) and matrices.near(gram @ x[..., None], right)
+    assert matrices.near(np.triu(gram) @ t[..., None], right)
+    assert matrices.near(np.abs(np.linalg.norm(c, axis=1)), np.linalg.norm(vectors, axis=1))
+    assert matrices.near(y[:, :2], (np.linalg.pinv(tall) @ vectors[..., None])[..., 0])
+
+
 def test_every_second_matrix(device: str, matrices: Matrices) -> None:
     general, gram = by_columns(matrices.general(4, 3, 3)), by_columns(definite(matrices, (4,), 3))
     A, F, V, W = general.copy("K"), general.copy("K"), gram.copy("K"), gram[:2].copy("K")
