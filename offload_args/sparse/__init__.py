@@ -2,6 +2,7 @@
 
     with sparse.lend(A) as dA, offload_args(x, Out(y)) as (dx, dy):
         sparse.matmul(dA, dx, out=dy)                        # no array of A comes down
+        dB = dA.T @ dA                                       # a sparse matrix on the device
 
     y = sparse.matmul(A, x)                                  # one call from and to NumPy
 
@@ -25,11 +26,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..display import missing
+from .conversions import convert
 from .lending import Matrix, lend
 from .products import matmul
 from .systems import spsolve, spsolve_triangular
 
-__all__ = ["Matrix", "lend", "matmul", "spsolve", "spsolve_triangular"]
+__all__ = ["Matrix", "convert", "lend", "matmul", "spsolve", "spsolve_triangular"]
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

@@ -12,6 +12,7 @@ from .. import _core, libraries
 from ..blas.level1 import nrm2
 from ..errors import LibraryError, OffloadError
 from ..linalg._call import new
+from .matrix import flat
 
 if TYPE_CHECKING:
     from ..pointers import DevicePtr
@@ -93,7 +94,7 @@ class CuDSS:
         written = products.by_columns(x, reads=False)
         read = products.by_columns(b)
         arrays = zip(("data", "indices", "indptr"), A.arrays, strict=True)
-        operands = [(f"A.{name}", pointer, _core.OA_READ, pointer.size, 1, pointer.size) for name, pointer in arrays]
+        operands = [flat(f"A.{name}", pointer) for name, pointer in arrays]
         operands.append(("b", read.pointer, _core.OA_READ, *read[1:4]))
         operands.append(("out", written.pointer, _core.OA_OVERWRITE, *written[1:4]))
         replaced = 0
@@ -200,11 +201,9 @@ class _Factors:
                     call(destroy, place[0])
             return call("DataDestroy", self._handle, self._data[0]) if self._data[0] else 0
 
-        indptr = A.arrays[2]
-        operand = ("A.indptr", indptr, _core.OA_READ, indptr.size, 1, indptr.size)
         try:
             A.device.synchronize()  # no solve uses the factors any more
-            _core.library_call(self._function, _LIBRARY, (operand,), work)
+            _core.library_call(self._function, _LIBRARY, (flat("A.indptr", A.arrays[2]),), work)
         except OffloadError:
             pass  # the device has failed, and has no factors
 

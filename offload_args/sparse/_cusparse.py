@@ -13,9 +13,11 @@ import numpy as np
 from .. import _core, libraries
 from .._adapters import Adapter
 from ..blas.level1 import scal
-from ..errors import ArgumentError, LibraryError
+from ..errors import LibraryError
 from ..linalg._call import new
+from . import _results
 from ._cudss import CuDSS
+from .matrix import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,7 @@ class CuSparse(Adapter):
 
     backend: ClassVar[str | None] = "cuda"
     library: ClassVar[str] = "cusparse"
+    title: ClassVar[str] = "cuSPARSE"
 
     def __init__(self) -> None:
         libraries.load(self.library)
@@ -152,6 +155,18 @@ class CuSparse(Adapter):
             self._solver = CuDSS(function)
         self._solver.solve(function, A, b, x, trans, self)
 
+    def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> _results.Arrays:
+        """Return alpha A B."""
+        return _results.product(self, function, A, B, alpha)
+
+    def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
+        """Return A in another format, or a pointer to a dense matrix."""
+        return _results.converted(self, function, A, form)
+
+    def from_dense(self, function: str, x: DevicePtr) -> _results.Arrays:
+        """Return a dense matrix as a csr matrix."""
+        return _results.from_dense(self, function, x)
+
     def by_columns(self, pointer: DevicePtr, reads: bool = True) -> _Dense:
         """Return an array by columns, or a copy."""
         return self._dense(pointer, reads, _BY_COLUMNS if len(pointer._shape) > 1 else 0)
@@ -173,7 +188,7 @@ class CuSparse(Adapter):
         names = ("data", "row", "col") if A.format == "coo" else ("data", "indices", "indptr")
         arrays = zip(names, A.arrays, strict=True)
         operands: list[tuple[str, DevicePtr, int, int, int, int]]
-        operands = [(f"A.{name}", pointer, _core.OA_READ, *_line(pointer)) for name, pointer in arrays]
+        operands = [flat(f"A.{name}", pointer) for name, pointer in arrays]
         operands.append((read[0], read[1].pointer, _core.OA_READ, *read[1][1:4]))
         kept = A._kept
         key = (A.format, *key)  # a transpose, in the other format, has the same `kept`
@@ -318,15 +333,3 @@ class _Descriptors:
 def _plain(trans: str, dtype: np.dtype[Any]) -> str:
     """Return the operation for elements of a dtype, because real elements need no conjugation."""
     return "T" if trans == "C" and dtype.kind != "c" else trans
-
-
-def _line(pointer: DevicePtr) -> tuple[int, int, int]:
-    """Return the extent of one of a matrix's arrays: one line of elements that follow each other."""
-    step = pointer.dtype.itemsize
-    if not pointer.size:
-        return 0, 1, 1
-    for extent, stride in zip(reversed(pointer._shape), reversed(pointer._strides), strict=True):
-        if extent > 1 and stride != step:
-            raise ArgumentError("sparse: the arrays of A need to be contiguous; lend A.copy()")
-        step *= extent
-    return pointer.size, 1, pointer.size

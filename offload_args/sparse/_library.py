@@ -13,7 +13,9 @@ from .._adapters import Adapter, adapter_of
 from .._names import rename
 from ..devices import by_number
 from ..errors import AliasError, LibraryError, OffloadError
+from ..linalg._call import new
 from ._cusparse import CuSparse
+from ._results import Arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +78,30 @@ class Kernels(Adapter):
             raise np.linalg.LinAlgError(f"{function}: A is singular; SuperLU: {error}") from None
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
 
+    def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> Arrays:
+        """Return alpha A B, which is csc if both matrices are csc, and otherwise csr."""
+        product = self._of(function, A) @ self._of(function, B)
+        if alpha != 1:
+            product = product * A.dtype.type(alpha)
+        form = "csc" if A.format == B.format == "csc" else "csr"
+        return _lay(function, A.data, product.asformat(form), A.index_dtype)
+
+    def convert(self, function: str, A: LentMatrix, form: str) -> Arrays | DevicePtr:
+        """Return A in another format, or a pointer to a dense matrix."""
+        if form == A.format:
+            return Arrays(A.format, A.shape, A.arrays)
+        matrix = self._of(function, A)
+        if form != "dense":
+            return _lay(function, A.data, matrix.asformat(form), A.index_dtype)
+        result = new(A.data, A.shape, A.dtype)
+        if result.size:
+            result.assign(matrix.toarray())
+        return result
+
+    def from_dense(self, function: str, x: DevicePtr) -> Arrays:
+        """Return a dense matrix as a csr matrix."""
+        return _lay(function, x, self._sparse.csr_array(_read(function, "A", x)), np.dtype(np.int32))
+
     def _of(self, function: str, A: LentMatrix) -> Any:
         """Return a copy of the matrix's present contents.
 
@@ -91,6 +117,26 @@ class Kernels(Adapter):
         if A.format == "coo":
             return self._sparse.coo_array((values, structure), shape=A.shape)
         return getattr(self._sparse, f"{A.format}_array")((values, *structure), shape=A.shape)
+
+
+def _lay(function: str, like: DevicePtr, matrix: Any, index: np.dtype[Any]) -> Arrays:
+    """Return a matrix of SciPy on the device of a pointer `like`."""
+    form = matrix.format
+    matrix = matrix.tocsr() if form == "coo" else matrix
+    matrix.sum_duplicates()  # sorts the indices, for coo by columns in some versions
+    matrix = matrix.asformat(form)
+    if matrix.nnz > np.iinfo(index).max:
+        raise LibraryError(f"{function}: the result has {matrix.nnz} elements, too many for indices of {index}")
+    names = ("data", "row", "col") if matrix.format == "coo" else ("data", "indices", "indptr")
+    pointers = []
+    for name in names:
+        values = np.ascontiguousarray(getattr(matrix, name), like.dtype if name == "data" else index)
+        pointer = new(like, values.shape, values.dtype)
+        if values.size:
+            pointer.assign(values)
+        pointers.append(pointer)
+    data, first, second = pointers
+    return Arrays(matrix.format, matrix.shape, (data, first, second))
 
 
 def _op(A: Any, trans: str) -> Any:

@@ -35,8 +35,8 @@ class Matrix(LentMatrix):
 
     __slots__ = ()
 
-    def __matmul__(self, x: DevicePtr[Any]) -> Result:
-        """Return the product with a vector or a dense matrix as a pointer to new memory of the region."""
+    def __matmul__(self, x: DevicePtr[Any] | LentMatrix) -> Result:
+        """Return the product in new memory of the region: a pointer, or a Matrix if x is a Matrix."""
         return matmul(self, x)
 
 

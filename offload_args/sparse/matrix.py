@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import numpy as np
 
+from .. import _core
 from ..arguments import In
-from ..errors import ArgumentError, HostAccessError, OffloadError
+from ..errors import ArgumentError, HostAccessError, LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import arrays_of, check_indices
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..devices import Device
 
-__all__ = ["LentMatrix", "lent"]
+__all__ = ["LentMatrix", "flat", "lent"]
 
 M = TypeVar("M", bound="LentMatrix")
 
@@ -102,12 +104,28 @@ class LentMatrix:
         transpose._kept, transpose._ends = self._kept, self._ends
         return transpose
 
+    def to_host(self) -> Any:
+        """Return the present elements as an array of scipy.sparse in this format; waits for the calls before.
+
+        Raises LibraryError without SciPy.
+        """
+        try:
+            sparse = importlib.import_module("scipy.sparse")
+        except ImportError:
+            raise LibraryError("sparse.Matrix.to_host: SciPy is not installed: pip install scipy") from None
+        data, first, second = (pointer.to_host() for pointer in self._pointers)
+        if self.format == "coo":
+            return sparse.coo_array((data, (first, second)), shape=self.shape)
+        return getattr(sparse, f"{self.format}_array")((data, first, second), shape=self.shape)
+
     def __offload__(self) -> tuple[DevicePtr[Any], ...]:
         """Return the pointers that a kernel takes for the matrix."""
         return self._pointers
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        raise HostAccessError("sparse.Matrix: its elements are on a device; use the arrays of SciPy after the block")
+        raise HostAccessError(
+            "sparse.Matrix: its elements are on a device; call to_host(), or use SciPy's arrays later"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise HostAccessError("sparse.Matrix: a matrix on a device can't be copied or pickled")
@@ -141,3 +159,17 @@ def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> It
             text = _ARGUMENT.sub(lambda match: f"{function}: A.{names[int(match[1]) - 1]}", str(error))
             error.args = (text,)
         raise
+
+
+def flat(
+    name: str, pointer: DevicePtr[Any], access: int = _core.OA_READ
+) -> tuple[str, DevicePtr[Any], int, int, int, int]:
+    """Return the operand of a library's call for one of a matrix's arrays, whose elements follow each other."""
+    if not pointer.size:
+        return name, pointer, access, 0, 1, 1
+    step = pointer.dtype.itemsize
+    for extent, stride in zip(reversed(pointer._shape), reversed(pointer._strides), strict=True):
+        if extent > 1 and stride != step:
+            raise ArgumentError("sparse: the arrays of A need to be contiguous; lend A.copy()")
+        step *= extent
+    return name, pointer, access, pointer.size, 1, pointer.size

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .._names import rename
 from .._operands import need_option
-from ..errors import ArgumentError
+from ..devices import Device, as_device
+from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
+from ..linalg._call import Call
 from ._call import factor, need_number, need_operand, run
+from ._checks import arrays_of, check_indices, is_sparse
+from ._library import kernels_of
+from .matrix import LentMatrix, lent
 
 if TYPE_CHECKING:
-    from ..devices import Device
     from ..linalg._call import Operand, Result
     from ..pointers import DevicePtr
     from ._cusparse import CuSparse
     from ._library import Kernels
-    from .matrix import LentMatrix
 
 __all__ = ["matmul"]
 
@@ -30,11 +36,13 @@ def matmul(
     check: bool = True,
     device: Device | str | None = None,
 ) -> Result:
-    """Return alpha op(A) x + beta out, the product of a sparse matrix and a dense vector or matrix.
+    """Return alpha op(A) x + beta out, the product of a sparse matrix and a vector or matrix.
 
     A: a Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
     x: vector of as many elements as op(A) has columns, or matrix of as many rows. If A is a Matrix, x is a pointer to
-    elements of A's dtype.
+    elements of A's dtype. If x is a sparse matrix, too, the product is a new sparse matrix: a Matrix in memory of the
+    region for two Matrices, and an array of SciPy for matrices of SciPy. It is csc if both are csc, and otherwise csr,
+    and its indices rise. Then out, beta and trans are refused; A.T is the transpose.
     out: a pointer to which the result is written; None stands for new memory of the region. It must not overlap an
     operand.
     alpha: a number.
@@ -57,6 +65,16 @@ def matmul(
     if factors["beta"] != 0 and out is None:
         raise ArgumentError(f"{function}: beta needs out, the array that it multiplies, got None")
 
+    if is_sparse(x) or isinstance(x, LentMatrix):
+        if out is not None or trans != "N":
+            wrong = "out" if out is not None else "trans"
+            raise ArgumentError(
+                f"{function}: {wrong} needs a dense x; the product of two sparse matrices is a new matrix"
+            )
+        if isinstance(A, LentMatrix):
+            return _of_lent(function, A, x, factors["alpha"], device)
+        return _of_scipy(function, A, x, factors["alpha"], check, device)
+
     def shape_of(shape: tuple[int, int], of_x: tuple[int, ...]) -> tuple[int, ...]:
         m, n = shape if trans == "N" else shape[::-1]
         need_operand(function, "x", of_x, n, (m, n))
@@ -67,3 +85,50 @@ def matmul(
         kernels.multiply(function, matrix, dx, dy, scale, keep, trans)
 
     return run(function, A, ("x", x), shape_of, work, out, check, device)
+
+
+def _of_lent(function: str, A: LentMatrix, x: Any, alpha: complex, device: Device | str | None) -> LentMatrix:
+    """Return the product of two lent matrices."""
+    if not isinstance(x, LentMatrix):
+        raise HostPointerError(
+            f"{function}: x needs a sparse.Matrix as A is one, got {type(x).__name__}; lend it first: "
+            f"with sparse.lend(x) as dx"
+        )
+    call = Call(function, device, None, A=A.data, x=x.data)
+    call.need_uncaptured("")
+    _need_rows(function, A.shape, x.shape)
+    if x.index_dtype != A.index_dtype:
+        raise DTypeError(f"{function}: x needs indices of {A.index_dtype} as A has, got {x.index_dtype}")
+    kernels = kernels_of(function, A.data._device)
+    scale = factor(function, "alpha", alpha, A.dtype)
+    with call.named():
+        return type(A)(*kernels.multiply_sparse(function, A, x, scale))
+
+
+def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device: Device | str | None) -> Any:
+    """Return the product of two matrices of SciPy as an array of SciPy."""
+    if isinstance(x, LentMatrix):
+        raise HostPointerError(
+            f"{function}: A needs a sparse.Matrix as x is one, got {type(A).__name__}; lend it first: "
+            f"with sparse.lend(A) as dA"
+        )
+    dtype = arrays_of(function, A)["data"].dtype
+    try:
+        arrays = arrays_of(function, x)
+        if check:
+            check_indices(function, x, arrays)
+    except OffloadError as error:
+        rename(error, r"\bA\b", "x")
+        raise
+    _need_rows(function, A.shape, x.shape)
+    dtype = np.result_type(dtype, arrays["data"].dtype)
+    chosen = Device.default() if device is None else as_device(device)
+    left, right = A.astype(dtype, copy=False), x.astype(dtype, copy=False)
+    with lent(function, left, check, LentMatrix, device=chosen) as dA:
+        with lent(function, right, False, LentMatrix, device=chosen) as dx:
+            return _of_lent(function, dA, dx, alpha, None).to_host()
+
+
+def _need_rows(function: str, A: tuple[int, ...], x: tuple[int, ...]) -> None:
+    if A[1] != x[0]:
+        raise ArgumentError(f"{function}: x has shape {x}, needs ({A[1]}, any) for A of shape {A}")

@@ -91,7 +91,8 @@ static int make(sparse **out, sparse a, int64_t offsets, int base) {
   const size_t itemsize = a.index == 2 ? 4 : 8;
   if ((a.index != 2 && a.index != 3) || base || (a.type != 0 && a.type != 1 && a.type != 4 && a.type != 5))
     return INVALID_VALUE;
-  if (!is_array(a.first, offsets, itemsize) || !is_array(a.second, a.nnz, itemsize)) return INVALID_VALUE;
+  if (((a.first || a.nnz) && !is_array(a.first, offsets, itemsize)) || !is_array(a.second, a.nnz, itemsize))
+    return INVALID_VALUE;
   if (!is_array(a.values, a.nnz, size_of(a.type)) || !(*out = malloc(sizeof a))) return INVALID_VALUE;
   **out = a;
   return SUCCESS;
@@ -311,3 +312,5 @@ int cusparseSpSM_solve(const handle *h, int op, int op_b, const void *alpha, con
                        const dense *y, int type, int algorithm, plan *p) {
   return algorithm || op_b ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p);
 }
+
+#include "sparse_matrices.h"

@@ -159,6 +159,7 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
     names["linalg"] = types.SimpleNamespace(**of_linalg)
     names["fft"] = types.SimpleNamespace(**{key: partial(getattr(fft, key), device=device) for key in fft.__all__})
     of_sparse = {key: partial(getattr(sparse, key), device=device) for key in sparse.__all__ if key[0].islower()}
+    of_sparse["convert"] = sparse.convert  # takes pointers only, whose device is known
     names |= {"sparse": types.SimpleNamespace(**of_sparse), "scipy": scipy}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         if name.startswith("fft.") and device.startswith(("cuda", "hip")):

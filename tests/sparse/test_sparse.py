@@ -300,6 +300,168 @@ def test_matrices_of_the_old_classes(on: str) -> None:
         agree(sparse.matmul(A, np.ones(8), device=on), elements @ np.ones(8), "float64")
 
 
+# -- products of two sparse matrices, and conversions --
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None:
+    left, right = dense(dtype), dense(dtype, (8, 4))
+    A = matrix(left, form)
+    for other in FORMATS:
+        B = matrix(right, other)
+        if on.startswith("cuda") and "bsr" in (form, other):
+            with pytest.raises(LibraryError, match=r"^sparse\.matmul: cuSPARSE converts no bsr .*; lend A\.tocsr\(\)"):
+                sparse.matmul(A, B, device=on)
+            continue
+        C = sparse.matmul(A, B, device=on)
+        assert scipy.sparse.issparse(C) and C.format == ("csc" if form == other == "csc" else "csr")
+        assert C.has_canonical_format and C.indices.dtype == "int32"
+        agree(C.toarray(), left @ right, dtype)
+        with sparse.lend(A, device=on) as dA, sparse.lend(B, device=on) as dB:
+            dC = dA @ dB
+            assert isinstance(dC, sparse.Matrix) and dC.shape == (6, 4) and dC.nnz == C.nnz
+            agree(dC.to_host().toarray(), left @ right, dtype)
+            agree(sparse.matmul(dA, dB, alpha=-2).to_host().toarray(), -2 * left @ right, dtype)
+
+
+def test_products_of_sparse_matrices_are_operands_themselves(on: str) -> None:
+    elements, x = system("float64"), np.arange(8.0)
+    A = matrix(elements)
+    before = Device(on).counters.bytes_down
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+        dB = dA.T @ dA @ dA
+        agree((dB @ dx).to_host(), elements.T @ elements @ elements @ x, "float64")
+        blas.scal(2.0, dB.data)
+        agree((dB.T @ dx).to_host(), 2 * (elements.T @ elements @ elements).T @ x, "float64")
+        down = Device(on).counters.bytes_down - before
+        if on.startswith("cuda"):
+            assert down == 2 * x.nbytes  # no array of a matrix comes down
+        upper = sparse.matmul(dA, dA.T)
+        expected = np.linalg.solve(np.tril(elements @ elements.T), x)
+        agree(sparse.spsolve_triangular(upper, dx).to_host(), expected, "float64")
+
+
+def test_products_of_mixed_dtypes_and_of_no_elements(on: str) -> None:
+    A, B = matrix(dense("float32")), matrix(dense("complex128", (8, 3)), "csc")
+    agree(sparse.matmul(A, B, device=on).toarray(), A.toarray() @ B.toarray(), "complex128")
+    for m, k, n in ((0, 4, 3), (3, 0, 4), (3, 4, 0), (0, 0, 0), (3, 4, 2)):
+        A, B = matrix(np.zeros((m, k))), matrix(np.zeros((k, n)))
+        assert sparse.matmul(A, B, device=on).shape == (m, n)
+    first, second = np.diag([1.0, 0.0]), np.diag([0.0, 1.0])
+    assert sparse.matmul(matrix(first), matrix(second), device=on).nnz == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_conversions(on: str, form: str, dtype: str) -> None:
+    elements = dense(dtype)
+    for index in ("int32", "int64"):
+        with sparse.lend(matrix(elements, form, index), device=on) as dA:
+            for other in ("csr", "csc", "coo"):
+                if on.startswith("cuda") and (form == "bsr" or (index == "int64" and form != other)):
+                    with pytest.raises(LibraryError, match=r"^sparse\.convert: cuSPARSE .*; lend A"):
+                        sparse.convert(dA, other)
+                    continue
+                dB = sparse.convert(dA, other)
+                assert (dB.format, dB.shape, dB.index_dtype) == (other, dA.shape, index)
+                B = dB.to_host()
+                assert B.count_nonzero() == count(elements)
+                agree(B.toarray(), elements, dtype)
+                assert is_sorted(B)
+            if on.startswith("cuda") and form == "bsr":
+                with pytest.raises(LibraryError, match=r"^sparse\.convert: cuSPARSE converts no bsr"):
+                    sparse.convert(dA, "dense")
+            else:
+                agree(sparse.convert(dA, "dense").to_host(), elements, dtype)
+
+
+def is_sorted(A: Any) -> bool:
+    """Return whether A can be lent, so that its indices rise."""
+    with sparse.lend(A, device="host"):
+        return True
+
+
+def count(elements: NDArray[Any]) -> int:
+    return int(np.count_nonzero(elements))
+
+
+def test_dense_matrices_of_any_layout_become_sparse(on: str) -> None:
+    for dtype in DTYPES:
+        x = np.zeros((9, 12), dtype)
+        x[:6, :8] = dense(dtype)
+        x[0, 0] = np.nan
+        with offload_args(In(x), device=on) as (dx,):
+            for pointer, part in ((dx, x), (dx.T, x.T), (dx[::2, ::3], x[::2, ::3]), (dx[:5, 2:7], x[:5, 2:7])):
+                for form in ("csr", "csc", "coo"):
+                    A = sparse.convert(pointer, form).to_host()
+                    assert A.format == form and A.nnz == count(part) and is_sorted(A)
+                    assert np.array_equal(A.toarray(), part, equal_nan=True)
+    for shape in ((0, 3), (3, 0), (2, 2)):
+        with offload_args(np.zeros(shape), device=on) as (dx,):
+            for form in ("csr", "csc", "coo"):
+                dA = sparse.convert(dx, form)
+                assert dA.nnz == 0 and sparse.convert(dA, "dense")._shape == shape
+
+
+def test_conversions_share_the_arrays_that_stay_the_same(on: str) -> None:
+    A = matrix(dense("float64"))
+    with sparse.lend(A, device=on) as dA:
+        assert sparse.convert(dA, "csr").data is dA.data
+        if on.startswith("cuda"):
+            assert sparse.convert(dA, "coo").data is dA.data
+
+
+def test_sparse_operands_that_do_not_fit_are_named(on: str) -> None:
+    A, B = matrix(dense("float64")), matrix(dense("float64", (8, 4)))
+    wide, single = matrix(dense("float64", (8, 4)), index="int64"), matrix(dense("float32", (8, 4)))
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: x has shape \(6, 8\), needs \(8, any\) for A of shape"):
+        sparse.matmul(A, A, device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: trans needs a dense x; the product of two sparse"):
+        sparse.matmul(A, B, trans="T", device=on)
+    with pytest.raises(DTypeError, match=r"^sparse\.matmul: alpha needs a real number for float64"):
+        sparse.matmul(A, B, alpha=1j, device=on)
+    B.indices[0] = 9
+    with pytest.raises(ExtentError, match=r"^sparse\.matmul: x\.indices\[0\] is 9, needs 0 to 3"):
+        sparse.matmul(A, B, device=on)
+    B.indices[0] = 0
+    with sparse.lend(A, device=on) as dA, offload_args(np.ones(6), device=on) as (dy,):
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: x needs a sparse\.Matrix as A is one, got csr_"):
+            sparse.matmul(dA, B)
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: A needs a sparse\.Matrix as x is one, got csr_"):
+            sparse.matmul(B, dA)
+        with pytest.raises(ArgumentError, match=r"^sparse\.matmul: out needs a dense x"):
+            sparse.matmul(dA, dA.T, out=dy)
+        with sparse.lend(wide, device=on) as dB, pytest.raises(DTypeError, match=r"x needs indices of int32 as A has"):
+            assert dA @ dB
+        with (
+            sparse.lend(single, device=on) as dB,
+            pytest.raises(DTypeError, match=r"^sparse\.matmul: x needs float64"),
+        ):
+            assert dA @ dB
+        with pytest.raises(HostPointerError, match=r"^sparse\.convert: A needs a sparse\.Matrix or a pointer, got"):
+            sparse.convert(A, "csc")
+        with pytest.raises(ArgumentError, match=r'^sparse\.convert: format must be "csr" or .*, got \'bsr\''):
+            sparse.convert(dA, "bsr")
+        with pytest.raises(ArgumentError, match=r"^sparse\.convert: A has shape \(6,\), and needs two dimensions"):
+            sparse.convert(dy, "csr")
+        with pytest.raises(ArgumentError, match=r"^sparse\.convert: A is dense already; pass format='csr'"):
+            sparse.convert(dy.reshape(2, 3), "dense")
+    with pytest.raises(StalePointerError, match=r"^sparse\.matmul: A belongs to a region that has ended"):
+        assert dA @ dA.T
+    with pytest.raises(StalePointerError, match=r"^sparse\.convert: A belongs to a region that has ended"):
+        sparse.convert(dA, "csc")
+
+
+def test_a_captured_region_makes_no_sparse_matrices(on: str) -> None:
+    region = offload_args(np.ones((2, 2)), device=on)
+    with sparse.lend(matrix(system("float64")), device=on) as dA, region as (dx,):
+        with pytest.raises(CaptureError, match=r"^sparse\.convert: the region is being captured"):
+            with region.capture():
+                sparse.convert(dx, "csr")
+        assert (dA @ dA).nnz
+
+
 # -- systems --
 
 
@@ -517,8 +679,8 @@ def test_other_objects_are_named(on: str) -> None:
         sparse.matmul(A.tolil(), x, device=on)
     with pytest.raises(DTypeError, match=r"^sparse\.matmul: A\.data needs float32, .*, got int64; pass A\.astype"):
         sparse.matmul(matrix(np.eye(8, dtype=np.int64)), x, device=on)
-    with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: x is a sparse matrix, .*; pass x\.toarray\(\)"):
-        sparse.matmul(A, A, device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.spsolve_triangular: b is a sparse matrix, .*; pass b"):
+        sparse.spsolve_triangular(A, A, device=on)
     with pytest.raises(DTypeError, match=r"^sparse\.matmul: x needs float32, .*, got float16; convert it first"):
         sparse.matmul(A, x.astype(np.float16), device=on)
     with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: x is a masked array"):
@@ -562,8 +724,6 @@ def test_pointers_that_do_not_fit_are_named(on: str) -> None:
             x @ dA
         with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: its elements are on a device"):
             np.asarray(dA)
-        with pytest.raises(ArgumentTypeError, match=r"x is a sparse matrix"):
-            assert dA @ dA.T
     with pytest.raises(StalePointerError, match=r"^sparse\.matmul: A belongs to a region that has ended"):
         assert dA @ dx
     with offload_args(x, device=on) as (dx,), pytest.raises(StalePointerError, match=r"A belongs to a region that has"):
