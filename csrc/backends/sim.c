@@ -342,8 +342,8 @@ static void stop_running(void) {
 }
 
 /* Registers stop_running when this library is loaded, so that it runs after the program's own handlers, which may still
- * leave regions. */
-static __attribute__((constructor)) void stop_at_exit(void) { atexit(stop_running); }
+ * leave regions. The priority makes it run after the handler that accelerate/preload.c registers when loaded. */
+static __attribute__((constructor(1000))) void stop_at_exit(void) { atexit(stop_running); }
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,124 @@
+"""A program without Python is accelerated by LD_PRELOAD, with the names that Fortran gives to BLAS and LAPACK."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from offload_args import get_library, libraries
+
+# A library of BLAS with Fortran's names, which counts its calls.
+SLOW_BLAS = """
+int slow_calls;
+int isamax_(const int *n, const float *x, const int *incx) {
+  int best = 0;
+  for (int i = 1; i < *n; i++) if (x[i * *incx] > x[best * *incx]) best = i;
+  return *n < 1 ? 0 : best + 1;
+}
+void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k, const double *alpha,
+            const double *A, const int *lda, const double *B, const int *ldb, const double *beta, double *C,
+            const int *ldc) {
+  (void)ta, (void)tb;
+  slow_calls++;
+  for (int j = 0; j < *n; j++)
+    for (int i = 0; i < *m; i++) {
+      double sum = 0;
+      for (int l = 0; l < *k; l++) sum += A[i + l * *lda] * B[l + j * *ldb];
+      C[i + j * *ldc] = *alpha * sum + (*beta ? *beta * C[i + j * *ldc] : 0);
+    }
+}
+"""
+# It multiplies three times, in the program, or in a module that the program loads later.
+WORK = """
+#include <stdio.h>
+enum { N = 120 };
+extern void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
+                   const int *, const double *, const int *, const double *, double *, const int *);
+int work(void) {
+  static double A[N * N], B[N * N], C[N * N];
+  const int n = N;
+  const double one = 1, zero = 0;
+  for (int i = 0; i < N * N; i++) A[i] = i % 7, B[i] = i % 5;
+  for (int i = 0; i < 3; i++) dgemm_("N", "N", &n, &n, &n, &one, A, &n, B, &n, &zero, C, &n);
+  double sum = 0;
+  for (int i = 0; i < N * N; i++) sum += C[i] * (i % 3 + 1);
+  printf("%.0f\\n", sum);
+  return 0;
+}
+"""
+LINKED = "extern int work(void); int main(void) { return work(); }"
+LOADED_LATER = """
+#include <dlfcn.h>
+int main(int argc, char **argv) {
+  union { void *address; int (*function)(void); } work;
+  void *module = dlopen(argv[argc - 1], RTLD_NOW);
+  if (!module || !(work.address = dlsym(module, "work"))) return 9;
+  return work.function();
+}
+"""
+# It prints the number of calls that the slow library made, after all other output.
+COUNTED = """
+#include <stdio.h>
+extern int slow_calls;
+static __attribute__((destructor)) void tell(void) { printf("%d calls of the slow library\\n", slow_calls); }
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("preloaded")
+
+    def build(name: str, text: str, *options: str) -> None:
+        source = folder / f"{name}.c"
+        source.write_text(text)
+        subprocess.run(["gcc", "-O1", "-Wall", "-o", name, source.name, *options], cwd=folder, check=True)
+
+    here = ["-L.", "-Wl,-rpath,$ORIGIN"]
+    build("libslow.so", SLOW_BLAS, "-shared", "-fPIC")
+    build("work.so", WORK + COUNTED, "-shared", "-fPIC", *here, "-lslow")
+    build("linked", LINKED + WORK + COUNTED, *here, "-lslow")
+    build("loaded_later", LOADED_LATER, "-ldl")
+    return folder
+
+
+def output_of(folder: Path, name: str, setting: str = "") -> tuple[list[str], str]:
+    """Return the lines that a program prints, and the text on stderr."""
+    library = {"cuda": "cublas", "hip": "rocblas"}.get(setting.partition(":")[0], "cblas")
+    environment = os.environ | {"LD_PRELOAD": str(get_library()), "OFFLOAD_ARGS_ACCELERATE": setting}
+    if ":77" not in setting:  # Python searches more places
+        environment[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
+    ran = subprocess.run(
+        [folder / name, folder / "work.so"], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines(), ran.stderr
+
+
+@pytest.mark.parametrize("name", ["linked", "loaded_later"])
+def test_calls_of_a_preloaded_program_go(programs: Path, device: str, name: str) -> None:
+    plain, said = output_of(programs, name)
+    assert plain[1:] == ["3 calls of the slow library"]
+    assert said == ""
+    gone, said = output_of(programs, name, f"{device},margin=0,report")
+    assert gone == [plain[0], "0 calls of the slow library"], said
+    assert "3 calls of BLAS and LAPACK, 3 went" in said
+    assert "dgemm 120 x 120 x 120: 3 calls, 3 went" in said
+
+
+def test_a_preloaded_program_runs_as_it_is_without_its_device(programs: Path) -> None:
+    plain, _ = output_of(programs, "linked")
+    gone, said = output_of(programs, "linked", "cuda:77,margin=0,report")
+    assert gone == plain
+    assert "3 calls of BLAS and LAPACK, 0 went" in said
+    assert "3 device not open" in said
+
+
+@pytest.mark.parametrize("setting", ["host,reports", "host,margin=-1", "host,margin=", "host,margin=1x", "host,,"])
+def test_a_wrong_setting_is_named_and_the_program_runs_as_it_is(programs: Path, setting: str) -> None:
+    plain, _ = output_of(programs, "linked")
+    gone, said = output_of(programs, "linked", setting)
+    assert gone == plain
+    assert said.startswith(f"OFFLOAD_ARGS_ACCELERATE={setting}: needs")
