@@ -328,6 +328,8 @@ class Reduction:
 
 def _is_in_c_order(array: Any) -> bool:
     step = array.dtype.itemsize
+    if 0 in array.shape:
+        return True
     for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
         if extent > 1 and stride != step:
             return False
