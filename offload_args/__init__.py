@@ -56,7 +56,7 @@ _OF_COMMUNICATOR = ("Communicator",)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_GRAPHS = ("Graph",)
 _OF_RECORDING = ("record",)
-_OF_SCRIPTS = ("accelerate", "load_ipython_extension")
+_OF_SCRIPTS = ("accelerate", "load_ipython_extension", "unload_ipython_extension")
 _OF_KERNELS = ("Kernel", "Module", "Shared", "kernel", "launch", "offload", "offload_unsafe")
 
 __all__ = [

@@ -7,6 +7,7 @@ NVIDIA GPUs. `sim:0` to `sim:7` are simulated devices for strict tests.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
@@ -323,6 +324,12 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
             f"{function}: shape {shown(shape)} of {dtype} needs {shown(nbytes)} bytes, which do not fit 64 bits; "
             "use less"
         )
+
+
+def is_name(name: str) -> bool:
+    """Return whether a name has the form of a device's name: a backend of this build, optionally with an index."""
+    backend, colon, index = name.partition(":")
+    return any(backend == known.name for known in _BACKENDS) and (not colon or bool(re.fullmatch("[0-9]{1,6}", index)))
 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:

@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from . import _core
-from .devices import Device
+from .devices import Device, is_name
 from .display import html_table, nearest, plural, shown, size_text, text_table, time_text
 from .errors import ArgumentError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
@@ -525,7 +525,7 @@ def accelerate(
     """
     if isinstance(device, Device):
         device = device.name
-    elif device is not None and not isinstance(device, str):
+    elif device is not None and not (isinstance(device, str) and is_name(device)):
         raise ArgumentError(f'accelerate: device needs a Device or a name such as "cuda:0", got {shown(device)}')
     if not isinstance(margin, (int, float)) or not math.isfinite(margin) or margin < 0:
         raise ArgumentError(f"accelerate: margin needs a number of 0 or more, got {shown(margin)}")
@@ -549,15 +549,18 @@ def accelerate(
 # -- notebooks ---------------------------------------------------------------------------------------------------------
 
 
+_of_cells: list[Accelerated] = []  # the acceleration that %accelerate started
+
+
+def _stop_of_cells() -> Report | None:
+    if not _of_cells:
+        return None
+    _of_cells[-1].stop()
+    return _of_cells.pop().report
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Define %accelerate and %%accelerate; IPython calls this function for %load_ext offload_args."""
-    on: list[Accelerated] = []
-
-    def stop() -> Report | None:
-        if not on:
-            return None
-        on[-1].stop()
-        return on.pop().report
 
     def magic(line: str, cell: str | None = None) -> Report | None:
         """%accelerate [device] starts, %accelerate off stops and shows the report, %%accelerate is for one cell."""
@@ -566,11 +569,17 @@ def load_ipython_extension(shell: Any) -> None:
                 shell.run_cell(cell)
             return here.report
         if line.strip() == "off":
-            return stop()
+            return _stop_of_cells()
         if line.strip() == "report":
-            return on[-1].report if on else None
-        stop()
-        on.append(accelerate(line.strip() or None))
+            return _of_cells[-1].report if _of_cells else None
+        started = accelerate(line.strip() or None)
+        _stop_of_cells()
+        _of_cells.append(started)
         return None
 
     shell.register_magic_function(magic, "line_cell", "accelerate")
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """End what %accelerate started; IPython calls this function for %unload_ext and %reload_ext offload_args."""
+    _stop_of_cells()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import offload_args
-from offload_args import scripts
+from offload_args import _core, scripts
 
 PROGRAM = """
 import sys
@@ -151,3 +151,18 @@ def test_a_cell_and_from_here_on(device: str) -> None:
     assert magic("report").calls == 1
     assert magic("off").calls == 1
     assert magic("off") is None
+
+
+def test_loading_the_extension_again_ends_no_acceleration_and_unloading_it_does(device: str) -> None:
+    A = np.ones((200, 200))
+    for unloads in (False, True):
+        shell = Shell()
+        offload_args.load_ipython_extension(shell)
+        shell.magics["accelerate"](device)
+        if unloads:
+            offload_args.unload_ipython_extension(shell)
+        offload_args.load_ipython_extension(shell)
+        A @ (A + 1)
+        report = shell.magics["accelerate"]("off")
+        assert (report.calls if report else None) == (None if unloads else 1)
+        assert _core.accelerate_query() == (0, 0)

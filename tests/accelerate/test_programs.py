@@ -180,6 +180,12 @@ def test_functions_chooses_families(device: str) -> None:
         accelerate(device, functions=["gem"])
 
 
+@pytest.mark.parametrize("name", ["gpu", "cuda0", "cuda:x", "cuda:-1", ""])
+def test_a_device_that_no_machine_has_is_refused(name: str) -> None:
+    with pytest.raises(ArgumentError, match="accelerate: device needs a Device or a name such as"):
+        accelerate(name)
+
+
 @pytest.mark.parametrize("margin", [-1, float("nan"), "1"])
 def test_a_margin_that_is_none_is_refused(margin: object) -> None:
     with pytest.raises(ArgumentError, match="margin needs a number of 0 or more"):
