@@ -76,7 +76,7 @@ class Graph:
     __slots__ = ("__weakref__", "_handle", "_lock", "_names", "_region")
 
     def __init__(self) -> None:
-        self._handle: int | None = None
+        self._handle: object = None
         self._lock = threading.Lock()
         self._names: dict[str, DevicePtr[Any]] = {}
         self._region: _core.Region[Any] | None = None
@@ -210,12 +210,12 @@ class Graph:
             raise ArgumentError(f"Graph: nothing was captured as {shown(name)}; known names: {known}")
         return self._names[name]
 
-    def _usable(self, method: str) -> int:
+    def _usable(self, method: str) -> object:
         if self._handle is None:
             raise StaleGraphError(f"Graph.{method}: the graph has no calls: its capture has not ended, or failed")
         return self._handle
 
-    def _write(self, handle: int, contents: dict[str, Any]) -> None:
+    def _write(self, handle: object, contents: dict[str, Any]) -> None:
         for name in contents:
             if name not in self._names:
                 known = ", ".join(self._names) or "none"
@@ -296,12 +296,6 @@ class Graph:
         if handle is not None:
             _core.chain_release(handle)
 
-    def __del__(self) -> None:
-        try:  # noqa: SIM105 - at Python's end the modules that this one imported may be gone
-            self._release()
-        except Exception:
-            pass
-
     def __repr__(self) -> str:
         if self._handle is None:
             return "<Graph without calls>"
@@ -347,18 +341,28 @@ class Capture:
         self._region = region
         self._names = names
         self._graph = Graph() if graph is None else graph
-        self._handle: int | None = None
+        self._handle: object = None
 
     def __enter__(self) -> Graph:
         graph = self._graph
-        with graph._lock:
-            for name, value in self._names.items():
-                _check_live(name, value)
-            graph._release()
-            graph._names = {}
-            scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
-            self._handle = self._region._capture()
-            graph._names, graph._region = scalars, self._region
+        begins = False
+        try:
+            with graph._lock:
+                for name, value in self._names.items():
+                    _check_live(name, value)
+                graph._release()
+                graph._names = {}
+                scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
+                begins = True
+                self._handle = self._region._capture()
+                graph._names, graph._region = scalars, self._region
+        except OffloadError:
+            raise
+        except BaseException:  # Ctrl-C: if the capture has begun, no block will end it
+            self._handle = None
+            if begins:
+                self._region._drop_capture()
+            raise
         return graph
 
     def __exit__(
@@ -373,18 +377,12 @@ class Capture:
                 _core.chain_release(handle)
             return
         try:
-            _core.chain_end(handle)  # if this fails, it frees the chain
-            self._graph._handle = handle
-        finally:
+            _core.chain_end(handle)
+        except OffloadError:  # the chain is freed
             self._handle = None
-
-    def __del__(self) -> None:
-        handle: int | None = getattr(self, "_handle", None)
-        if handle is not None:  # the block was never left
-            try:  # noqa: SIM105 - as for a Graph
-                _core.chain_release(handle)
-            except Exception:
-                pass
+            raise
+        self._graph._handle = handle
+        self._handle = None
 
 
 def _check_live(name: str, value: Any) -> None:

@@ -5,58 +5,99 @@
 
 #include <time.h>
 
-/* (number): the handle. Returns NULL with an exception if the object is not such a number. */
-static oa_chain *handle_of(PyObject *number) { return PyLong_AsVoidPtr(number); }
+/* A chain in Python is a capsule. The capsule's end frees the chain, without code of Python, in which Ctrl-C would be
+ * lost. */
+static const char capsule_name[] = "offload_args.chain";
+
+/* Returns NULL with an exception if the object is not a chain. */
+static oa_chain *handle_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
+
+static void free_chain(PyObject *capsule) {
+  oa_chain *chain = handle_of(capsule);
+  Py_BEGIN_ALLOW_THREADS oa_chain_release(chain); /* fails if it was freed before */
+  Py_END_ALLOW_THREADS
+}
 
 static PyObject *answer(int status) {
   if (status == OA_OK) Py_RETURN_NONE;
   return fail(status);
 }
 
-/* Reports a call with one argument to the recorder, while a recording is under way. Steals the result. */
-static PyObject *recorded_of(const char *kind, PyObject *object, PyObject *result) {
+/* Reports a call on a chain to the recorder, which knows the chain by its number, while a recording is under way.
+ * Steals the result. */
+static PyObject *recorded_of(const char *kind, const oa_chain *chain, PyObject *result) {
   if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
-  return tell_recorder_values(kind, Py_None, &object, 1, NULL, result);
+  PyObject *number = PyLong_FromVoidPtr((void *)chain);
+  if (number == NULL) {
+    if (result != NULL) PyErr_Clear();
+    return result;
+  }
+  result = tell_recorder_values(kind, Py_None, &number, 1, NULL, result);
+  Py_DECREF(number);
+  return result;
 }
 
 PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   oa_chain *chain = NULL;
-  const Region *region = (const Region *)object;
+  Region *region = (Region *)object;
   if (atomic_load(&region->state) != OPEN) {
     PyErr_SetString(python.region_error, "offload_args.capture: the region is not open; enter it first");
     return NULL;
   }
   const int status = oa_chain_begin(region->region, &chain);
-  PyObject *number = status == OA_OK ? PyLong_FromVoidPtr(chain) : fail(status);
-  return number == NULL ? NULL : recorded_of("capture", object, number);
+  if (status != OA_OK) return fail(status);
+  region->capturing = chain;
+  PyObject *capsule = PyCapsule_New(chain, capsule_name, free_chain);
+  if (capsule == NULL) oa_chain_release(chain);
+  if (capsule == NULL || OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return capsule;
+  PyObject *number = PyLong_FromVoidPtr(chain);
+  if (number != NULL) number = tell_recorder_values("capture", Py_None, &object, 1, NULL, number);
+  if (number == NULL) Py_CLEAR(capsule);
+  Py_XDECREF(number);
+  return capsule;
 }
 
-/* (handle): ends the capture */
-static PyObject *chain_end(PyObject *Py_UNUSED(module), PyObject *number) {
-  oa_chain *chain = handle_of(number);
+int drop_capture(Region *self) {
+  oa_chain *chain = self->capturing;
+  int ended;
+  self->capturing = NULL;
+  if (chain == NULL) return 0;
+  Py_BEGIN_ALLOW_THREADS ended = oa_chain_end(chain) == OA_OK; /* fails for a chain whose capture has ended */
+  if (ended) oa_chain_release(chain);
+  Py_END_ALLOW_THREADS return ended;
+}
+
+PyObject *region_drop_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  drop_capture((Region *)object);
+  Py_RETURN_NONE;
+}
+
+/* (chain): ends the capture */
+static PyObject *chain_end(PyObject *Py_UNUSED(module), PyObject *capsule) {
+  oa_chain *chain = handle_of(capsule);
   int status;
   if (PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS;
   status = oa_chain_end(chain);
   Py_END_ALLOW_THREADS;
-  return recorded_of("captured", number, answer(status));
+  return recorded_of("captured", chain, answer(status));
 }
 
-/* (handle): runs the captured calls */
-static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
-  oa_chain *chain = handle_of(number);
+/* (chain): runs the captured calls */
+static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *capsule) {
+  oa_chain *chain = handle_of(capsule);
   int status;
   if (PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS;
   status = oa_chain_replay(chain);
   Py_END_ALLOW_THREADS;
-  return recorded_of("graph", number, raise_touch() < 0 ? NULL : answer(status));
+  return recorded_of("graph", chain, raise_touch() < 0 ? NULL : answer(status));
 }
 
-/* (handle) -> False if the calls read an undefined array; raises any other error that a replay would raise before its
+/* (chain) -> False if the calls read an undefined array; raises any other error that a replay would raise before its
  * first call. */
-static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
-  oa_chain *chain = handle_of(number);
+static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *capsule) {
+  oa_chain *chain = handle_of(capsule);
   int status, checked;
   if (PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS;
@@ -85,13 +126,13 @@ static int64_t first_steps(const oa_any *until) {
   return on_gpu ? 100 : 1;
 }
 
-/* (handle, pointer, at_most) -> how often the calls ran. Signals are handled after the first steps, and then every
+/* (chain, pointer, at_most) -> how often the calls ran. Signals are handled after the first steps, and then every
  * tenth of a second or so. */
 static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *number, *object;
+  PyObject *capsule, *object;
   long long at_most;
-  if (!PyArg_ParseTuple(arguments, "OOL", &number, &object, &at_most)) return NULL;
-  oa_chain *chain = handle_of(number);
+  if (!PyArg_ParseTuple(arguments, "OOL", &capsule, &object, &at_most)) return NULL;
+  oa_chain *chain = handle_of(capsule);
   const Pointer *until = PyErr_Occurred() ? NULL : as_pointer(object);
   if (until == NULL) return NULL;
   int64_t count = 0, most = first_steps(until->handle);
@@ -107,16 +148,16 @@ static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
     most = fit < 1 ? 1 : (int64_t)fit;
   }
   if (raise_touch() < 0) return NULL;
-  return recorded("loop", arguments, status == OA_OK ? PyLong_FromLongLong(count) : fail(status));
+  return recorded_of("loop", chain, status == OA_OK ? PyLong_FromLongLong(count) : fail(status));
 }
 
-/* (handle, number) -> (function, [(handle, name, reads, writes) of each array]) */
+/* (chain, number) -> (function, [(handle, name, reads, writes) of each array]) */
 static PyObject *chain_call(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *number;
+  PyObject *capsule;
   int call;
   oa_chain_use use = OA_SIZED(oa_chain_use);
-  if (!PyArg_ParseTuple(arguments, "Oi", &number, &call)) return NULL;
-  const oa_chain *chain = handle_of(number);
+  if (!PyArg_ParseTuple(arguments, "Oi", &capsule, &call)) return NULL;
+  const oa_chain *chain = handle_of(capsule);
   if (PyErr_Occurred()) return NULL;
   int status = oa_chain_get_use(chain, call, 0, &use);
   if (status != OA_OK) return fail(status);
@@ -133,10 +174,10 @@ static PyObject *chain_call(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return uses == NULL ? NULL : Py_BuildValue("(sN)", use.function, uses);
 }
 
-/* (handle) -> (calls, arrays, replays, nbytes) */
-static PyObject *chain_info(PyObject *Py_UNUSED(module), PyObject *number) {
+/* (chain) -> (calls, arrays, replays, nbytes) */
+static PyObject *chain_info(PyObject *Py_UNUSED(module), PyObject *capsule) {
   oa_chain_info info = OA_SIZED(oa_chain_info);
-  const oa_chain *chain = handle_of(number);
+  const oa_chain *chain = handle_of(capsule);
   if (PyErr_Occurred()) return NULL;
   const int status = oa_chain_get_info(chain, &info);
   return status == OA_OK
@@ -144,9 +185,9 @@ static PyObject *chain_info(PyObject *Py_UNUSED(module), PyObject *number) {
              : fail(status);
 }
 
-/* (handle): frees the chain */
-static PyObject *chain_release(PyObject *Py_UNUSED(module), PyObject *number) {
-  oa_chain *chain = handle_of(number);
+/* (chain): frees the chain */
+static PyObject *chain_release(PyObject *Py_UNUSED(module), PyObject *capsule) {
+  oa_chain *chain = handle_of(capsule);
   int status;
   if (PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS;

@@ -207,6 +207,24 @@ static int region_end(Region *self, int outcome, int *warnings) {
   return status;
 }
 
+/* Ends the open region as region_end does, but discards its results, or keeps them. Drops a capture of its calls that
+ * has not ended, such as a capture that Ctrl-C interrupted. */
+static int region_end_after_failure(Region *self, int outcome, int *warnings) {
+  int status = region_end(self, outcome, warnings);
+  if (status != OA_ERROR_CAPTURE) return status;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  int open = OPEN;
+  if (!drop_capture(self) || !atomic_compare_exchange_strong(&self->state, &open, BUSY)) {
+    PyErr_Restore(type, value, traceback);
+    return status;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return region_end(self, outcome, warnings);
+}
+
 /* A region of the core whose object is gone, and that could not be ended because a stream was being captured. */
 typedef struct Left {
   struct Left *next;
@@ -267,7 +285,7 @@ static void region_finalize(PyObject *object) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *of = open_place(object, NULL); /* it is no longer known once the region has ended */
-  int status = region_end(self, OA_DISCARD, NULL);
+  int status = region_end_after_failure(self, OA_DISCARD, NULL);
   if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
   if (status == OA_ERROR_CAPTURE && self->region != NULL) leave_later(self);
   PyObject *its_type, *its_value, *its_traceback; /* of the region's end */
@@ -593,7 +611,8 @@ int region_leave(Region *self, PyObject *body) {
   if (body != NULL && PyErr_GivenExceptionMatches(body, PyExc_GeneratorExit)) body = NULL;
   if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
     return state == CLOSED ? 0 : refuse_busy(state); /* closed: left before */
-  int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
+  int status = body == NULL ? region_end(self, OA_COMMIT, &warnings)
+                            : region_end_after_failure(self, self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
   if (body != NULL && warnings > 0) add_text(body, oa_last_warning());
   if (body != NULL && OA_UNLIKELY(self->guard || oa_guard_is_default()) && is_bad_address(body))
     add_text(body,
@@ -634,7 +653,7 @@ static PyObject *region_discard(PyObject *object, PyObject *Py_UNUSED(nothing)) 
   Region *self = (Region *)object;
   int open = OPEN;
   if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_NONE;
-  if (region_end(self, OA_DISCARD, NULL) != OA_OK || PyErr_Occurred()) return NULL;
+  if (region_end_after_failure(self, OA_DISCARD, NULL) != OA_OK || PyErr_Occurred()) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -704,6 +723,7 @@ static PyMethodDef region_methods[] = {
     {"_place", open_place, METH_NOARGS, NULL},
     {"_pointers", region_pointers, METH_NOARGS, NULL},
     {"_capture", region_capture, METH_NOARGS, NULL},
+    {"_drop_capture", region_drop_capture, METH_NOARGS, NULL},
     {"_calls_to", region_stream, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

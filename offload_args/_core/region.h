@@ -49,7 +49,8 @@ typedef struct Region {
   Py_ssize_t count; /* number of arguments */
   Held *held;       /* one for each argument, while the region is open */
   oa_region *region;
-  long long tag; /* for the trace; 0: not traced */
+  struct oa_chain *capturing; /* the last chain that captures, or captured, its calls; NULL: none. May have ended. */
+  long long tag;              /* for the trace; 0: not traced */
   PyObject *weak_references;
   PyObject *weak; /* the weak reference that the list of open regions uses */
   /* The fields below are set while it is in that list, which has no region of call(). */
@@ -66,8 +67,13 @@ typedef struct Region {
  * the argument's index, from 0, for messages. Returns 0, or -1 with an exception. */
 int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array);
 
-/* Begins to capture the calls of an open region. Returns the handle of the chain as an int. */
+/* Begins to capture the calls of an open region. Returns the chain. */
 PyObject *region_capture(PyObject *object, PyObject *nothing);
+
+/* Drops a capture of an open region's calls that has not ended. Returns 1 if there was such a capture. */
+int drop_capture(Region *self);
+/* (): as drop_capture */
+PyObject *region_drop_capture(PyObject *object, PyObject *nothing);
 
 /* Makes a closed region. */
 PyObject *region_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords);

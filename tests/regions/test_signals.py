@@ -19,8 +19,10 @@ from offload_args import (
     Scratch,
     blas,
     offload_args,
+    open_regions,
     testing,
 )
+from offload_args.errors import CaptureError, OffloadError, StaleGraphError
 
 DROPPED = """
 import signal, sys
@@ -87,6 +89,49 @@ def test_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(
         before = recording.summary.regions
         use()
     assert recording.summary.regions == before + 1
+
+
+def test_ctrl_c_at_any_place_of_a_capture_ends_it_and_the_region(device: str) -> None:
+    x = np.ones(3)
+    region = offload_args(x, device=device)
+
+    def use() -> None:
+        with region as (dx,):
+            with region.capture(x=dx) as graph:
+                blas.scal(2.0, dx)
+            graph.replay()
+
+    for at in at_every_place(use):
+        assert not open_regions(), at
+        assert x.flags.writeable, at
+        assert np.all(x == 1) or np.all(x == 2), at
+        testing.no_mappings_left()
+        x[:] = 1
+
+
+def test_a_block_that_raises_ends_the_captures_of_its_region(device: str) -> None:
+    x = np.ones(3)
+    region = offload_args(x, device=device)
+    with pytest.raises(KeyError), region as (dx,):
+        capture = region.capture()
+        graph = capture.__enter__()
+        blas.scal(2.0, dx)
+        raise KeyError
+    assert not open_regions()
+    with pytest.raises(OffloadError):
+        capture.__exit__(None, None, None)
+    with pytest.raises(StaleGraphError):
+        graph.replay()
+    (dx,) = region.open()
+    blas.scal(3.0, dx)
+    capture = region.capture()
+    capture.__enter__()
+    blas.scal(2.0, dx)
+    with pytest.raises(CaptureError, match="leaving the region"):
+        region.close()
+    region.discard()
+    assert not open_regions()
+    np.testing.assert_array_equal(x, np.ones(3))
 
 
 @pytest.mark.promise("T24")
