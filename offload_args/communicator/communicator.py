@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 from ..devices import Device, as_device
 from ..display import shown
-from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError
+from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError, ForkedError
 from .environment import Meeting, ranks_of_environment
 from .host import HostBackend
 from .link import LostRanksError
@@ -30,6 +30,7 @@ from .operands import (
 )
 from .ranks import run_ranks
 from .sockets import SocketLink
+from .threads import ThreadsBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,8 @@ class Communicator:
     The limit also holds while the ranks connect, and while NCCL or RCCL connects them.
 
     With `debug`, all ranks compare the method, its dtype, its number of elements, its operation and its root before
-    anything moves. A difference raises CommunicatorError on every rank.
+    anything moves. A difference raises CommunicatorError on every rank. Threads with devices `host` and `sim` always
+    compare them, and then the communicator has ended.
 
     As a context manager, a communicator is closed at the end of the block. So the other ranks don't wait for a rank
     that raised an exception.
@@ -84,13 +86,14 @@ class Communicator:
     See also: nccl.all_reduce, rccl.all_reduce; docs/guide/many.md.
     """
 
-    __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_failure", "_timeout")
+    __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_failure", "_process", "_timeout")
 
     _backend: Backend
     _busy: threading.Lock
     _debug: bool
     _device: Device
     _failure: tuple[tuple[int, ...], str] | None  # the ranks whose loss ended the communicator, and the reason
+    _process: int  # the process that made it; a forked child can't use it
     _timeout: float | None
 
     def __init__(self) -> None:
@@ -109,6 +112,7 @@ class Communicator:
         self._debug = bool(debug)
         self._device = device
         self._failure = None
+        self._process = os.getpid()
         self._timeout = timeout
         return self
 
@@ -142,7 +146,7 @@ class Communicator:
         if NcclBackend.has(opened[0]):
             backends = NcclBackend.all(links, opened)
         else:
-            backends = [HostBackend(link) for link in links]
+            backends = [ThreadsBackend(link) for link in links]
         return [cls._of(backend, device, debug, limit) for backend, device in zip(backends, opened, strict=True)]
 
     @classmethod
@@ -191,7 +195,8 @@ class Communicator:
 
         The variables RANK, WORLD_SIZE, MASTER_ADDR (by default 127.0.0.1), MASTER_PORT and LOCAL_RANK describe this
         process. Without any of these variables, this process is the only rank. Rank 0 listens at MASTER_ADDR until all
-        ranks have connected; see `join`.
+        ranks have connected; see `join`. If torchrun itself listens at MASTER_PORT, rank 0 listens at the first free
+        one of the next 8 ports.
 
             with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
                 print(communicator.rank < communicator.size)  # True
@@ -520,6 +525,8 @@ class Communicator:
     def close(self) -> None:
         """End the communicator. Ranks that wait for this rank raise CommunicatorError. A second call has no effect.
 
+        A method that waits on another thread raises CommunicatorError, too.
+
             communicator, other = Communicator.all(["host", "host"])
             communicator.close()
             try:
@@ -530,9 +537,16 @@ class Communicator:
 
         See also: Communicator.split; docs/guide/many.md.
         """
-        if self._failure is None:
-            self._failure = (self.rank,), "it is closed"
-            self._backend.close()
+        if self._failure is not None or self._process != os.getpid():
+            return
+        if self._busy.acquire(blocking=False):
+            try:
+                self._failure = (self.rank,), "it is closed"
+                self._backend.close()
+            finally:
+                self._busy.release()
+        else:  # end the wait of the thread that uses it
+            self._fail((self.rank,), f"rank {self.rank} was closed by another thread")
 
     def __enter__(self) -> Self:
         return self
@@ -591,6 +605,11 @@ class Communicator:
         self, function: str, signature: tuple[str, int, object, object], peer: int | None = None
     ) -> Iterator[float | None]:
         """Run a method of the backend: only one at a time, and none after a failure."""
+        if self._process != os.getpid():
+            raise ForkedError(
+                f"{function}: the communicator belongs to the process that this one was forked from; make one here, in "
+                'a process that was started by "spawn"'
+            )
         if not self._busy.acquire(blocking=False):
             raise CommunicatorError(
                 f"{function}: another thread is using this communicator; each thread needs one of its own: split(0)"
@@ -605,10 +624,13 @@ class Communicator:
                     self._compare(function, signature, peer, deadline)
                 yield deadline
             except LostRanksError as lost:
-                reason = lost.reason or f"{_ranks(lost.ranks)} did not come within {self._timeout} s"
-                self._fail(lost.ranks, reason)
+                ranks, reason = self._failure or (
+                    lost.ranks,
+                    lost.reason or f"{_ranks(lost.ranks)} did not come within {self._timeout} s",
+                )
+                self._fail(ranks, reason)
                 raise CommunicatorError(
-                    f"{function}: on rank {self.rank} of {self.size}: {reason}; the communicator has ended", lost.ranks
+                    f"{function}: on rank {self.rank} of {self.size}: {reason}; the communicator has ended", ranks
                 ) from None
             except CommunicatorError:
                 raise
@@ -619,8 +641,10 @@ class Communicator:
             self._busy.release()
 
     def _fail(self, ranks: tuple[int, ...], reason: str) -> None:
-        self._failure = ranks, reason
-        self._backend.give_up(ranks, reason)
+        if self._failure is None:
+            self._failure = ranks, reason
+            if self._process == os.getpid():
+                self._backend.give_up(ranks, reason)
 
     def _compare(
         self, function: str, signature: tuple[str, int, object, object], peer: int | None, deadline: float | None

@@ -1,4 +1,4 @@
-"""Collectives of the devices `host` and `sim`, whose memory the CPU reads, over any link.
+"""Collectives of the devices `host` and `sim`, whose memory the CPU reads, between processes.
 
 A collective reads its operand to an array, exchanges arrays, and assigns the result last. So a failure does not change
 the memory of the result. The read and the assignment run in order with the calls of the region. Numbers are combined in
@@ -14,6 +14,7 @@ import numpy as np
 
 from .backend import Backend
 from .link import bytes_of
+from .threads import COMBINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HostBackend"]
 
-_COMBINE: Final[dict[str, np.ufunc]] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 _SMALL: Final = 1 << 14  # the most bytes of an array that each rank sends as a whole to all others, in one exchange
 
 
@@ -84,10 +84,10 @@ class HostBackend(Backend):
         total, other = values, np.empty_like(values)
         for rank in range(self.size):
             if rank == root:
-                total = values if rank == 0 else _COMBINE[op](total, values)
+                total = values if rank == 0 else COMBINE[op](total, values)
             else:
                 self._link.exchange({}, {rank: bytes_of(other)}, deadline)
-                total = other.copy() if rank == 0 else _COMBINE[op](total, other)
+                total = other.copy() if rank == 0 else COMBINE[op](total, other)
         recv.assign(total)
 
     def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
@@ -151,5 +151,5 @@ def _combined(parts: list[NDArray[Any]], op: str) -> NDArray[Any]:
     total = parts[0].copy()
     with np.errstate(all="ignore"):  # sums of float16 may overflow, as on a GPU
         for part in parts[1:]:
-            _COMBINE[op](total, part, out=total)
+            COMBINE[op](total, part, out=total)
     return total

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import select
 import socket
 import struct
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -30,12 +32,13 @@ _MAGIC = b"offload_args/1\n"
 _HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for its second connection
 _SIZE = struct.Struct("<Q")
 _PIECE = 1 << 20  # the most bytes of one system call
+_SILENCE = 20  # seconds without an answer of the other machine, after which the system ends a connection
 
 
 class SocketLink(Link):
     """Carry arrays by TCP."""
 
-    __slots__ = ("__weakref__", "_address", "_closed", "_data", "_leaving", "_signs")
+    __slots__ = ("__weakref__", "_address", "_closed", "_data", "_leaving", "_lock", "_signs", "_works")
 
     def __init__(
         self, rank: int, data: dict[int, socket.socket], signs: dict[int, socket.socket], address: str
@@ -45,7 +48,10 @@ class SocketLink(Link):
         self._closed: dict[int, float] = {}  # {rank that left on purpose: the time at which this rank noticed it}
         self._data = data
         self._signs = signs  # {rank that has not left: its second connection}
+        self._lock = threading.Lock()
+        self._works = False  # whether a thread uses the connections
         self._leaving = weakref.finalize(self, _leave, [*data.values()], [*signs.values()], b"bye")
+        _links.add(self)
 
     @classmethod
     def make(
@@ -74,6 +80,7 @@ class SocketLink(Link):
                 (signs if kind else data)[peer] = undo.enter_context(connection)
             for connection in (*data.values(), *signs.values()):
                 connection.settimeout(None)
+                _notice_lost_machines(connection)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setblocking(False)
             undo.pop_all()
@@ -81,6 +88,19 @@ class SocketLink(Link):
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
         """Write to and read from connections that are ready, and watch for ranks that leave."""
+        with self._lock:
+            if not self._leaving.alive:
+                raise LostRanksError([self.rank], "it is closed")
+            self._works = True
+        try:
+            self._exchange(outgoing, incoming, deadline)
+        finally:
+            with self._lock:
+                self._works = False
+                if not self._leaving.alive:  # another thread has closed the communicator
+                    _close([*self._data.values(), *self._signs.values()])
+
+    def _exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
         sending = {peer: [memoryview(_SIZE.pack(data.nbytes)), data.data] for peer, data in outgoing.items()}
         receiving = {peer: _Arrival(peer, data) for peer, data in incoming.items()}
         poll = select.poll()
@@ -161,13 +181,42 @@ class SocketLink(Link):
         return SocketLink.make(members.index(self.rank), len(members), exchange, self._address, deadline)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Report the lost ranks to the other ranks, and leave."""
-        if self._leaving.detach() is not None:
-            _leave([*self._data.values()], [*self._signs.values()], json.dumps([list(ranks), reason]).encode())
+        """Report the lost ranks to the other ranks, and leave. This ends a wait of another thread in `exchange`."""
+        self._leave(json.dumps([list(ranks), reason]).encode())
 
     def close(self) -> None:
         """Report to the other ranks that this rank leaves on purpose, and leave."""
-        self._leaving()
+        self._leave(b"bye")
+
+    def _leave(self, text: bytes) -> None:
+        with self._lock:
+            if self._leaving.detach() is None:
+                return
+            data, signs = [*self._data.values()], [*self._signs.values()]
+            _send(signs, text)
+            if self._works:  # the thread that works closes the connections
+                for connection in (*data, *signs):
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+            else:
+                _close([*data, *signs])
+
+    def abandon(self) -> None:
+        """Close the connections in a forked child; the parent's connections stay open."""
+        self._leaving.detach()
+        _close([*self._data.values(), *self._signs.values()])
+
+
+_links: weakref.WeakSet[SocketLink] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    """Close all connections in a forked child, so that the other ranks notice the end of the parent."""
+    for link in [*_links]:
+        link.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
 
 
 class _Arrival:
@@ -232,11 +281,28 @@ def _lost(peer: int, text: bytes) -> LostRanksError:
 
 def _leave(data: Iterable[socket.socket], signs: Iterable[socket.socket], text: bytes) -> None:
     """Send the text with which this rank leaves, and close the connections."""
+    _send(signs, text)
+    _close([*signs, *data])
+
+
+def _send(signs: Iterable[socket.socket], text: bytes) -> None:
     for connection in signs:
-        with contextlib.suppress(OSError), connection:
+        with contextlib.suppress(OSError):
             connection.send(text)
-    for connection in data:
+
+
+def _close(connections: Iterable[socket.socket]) -> None:
+    for connection in connections:
         connection.close()
+
+
+def _notice_lost_machines(connection: socket.socket) -> None:
+    """Let the system test a connection, so that it also ends if the other machine lost its power or its network."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENCE // 4)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _SILENCE // 4)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE)
 
 
 def _listening(address: str, backlog: int) -> socket.socket:

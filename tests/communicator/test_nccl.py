@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.launches import end, launched
+from helpers.launches import end, launched, together
 from helpers.processes import printed
 
 BEGIN = """
@@ -153,14 +153,15 @@ second.close()
     assert printed(BEGIN + code, **double) == "1\n"
 
 
-def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int) -> None:
+def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int, tmp_path: Path) -> None:
     code = """
 try:
     Communicator.from_environment(device="sim:0", timeout=0.5)
 except CommunicatorError as error:
     print(error.ranks, error)
 """  # the ranks of the double are threads of one process
-    starts = launched(["-c", f"import os; os.environ.update({double!r})" + BEGIN + code], 2, port)
+    begin = f"import os; os.environ.update({double!r})" + BEGIN + together(tmp_path, 2)
+    starts = launched(["-c", begin + code], 2, port)
     for rank, (status, out, errors) in enumerate(end(starts)):
         assert (status, errors) == (0, "")
         module = f"offload_args.{double['LIBRARY']}"
@@ -203,6 +204,33 @@ while len(aborted) < 2 and time.monotonic() < until:
 print(len(aborted))
 """
     assert printed(BEGIN + code, **double) == "2\n"
+
+
+@pytest.mark.later
+def test_another_thread_closes_a_communicator_that_waits(double: dict[str, str]) -> None:
+    code = """
+import threading, time
+first, second = Communicator.all(DEVICES)
+x = np.ones(4)
+threading.Timer(0.3, first.close).start()
+try:
+    with offload_args(x, device="sim:0") as (dx,):
+        first.all_reduce(dx)
+except CommunicatorError as error:
+    print(error.ranks, error)
+print(x)
+try:
+    with offload_args(x, device="sim:1") as (dx,):
+        second.all_reduce(dx)
+except CommunicatorError as error:
+    print(error.ranks, error)
+"""
+    words = "rank 0 was closed by another thread; the communicator has ended"
+    assert printed(BEGIN + code, **double).splitlines() == [
+        f"(0,) Communicator.all_reduce: on rank 0 of 2: {words}",
+        "[1. 1. 1. 1.]",
+        f"(0,) Communicator.all_reduce: on rank 1 of 2: {words}",
+    ]
 
 
 @pytest.mark.later

@@ -42,6 +42,18 @@ def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Pope
     return processes
 
 
+def together(folder: Path, count: int) -> str:
+    """Return code that waits until as many processes have come to it. Each imports the package before."""
+    return f"""
+import os, pathlib, time
+import offload_args.communicator
+folder = pathlib.Path({str(folder)!r})
+(folder / str(os.getpid())).touch()
+while len([*folder.iterdir()]) < {count}:
+    time.sleep(0.01)
+"""
+
+
 def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     """Wait for all processes, and return the exit status and output of each; kill a process that takes too long."""
     deadline = time.monotonic() + LIMIT

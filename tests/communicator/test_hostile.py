@@ -1,0 +1,442 @@
+"""Nothing hangs or leaks: different calls, ranks that die within a call, Ctrl-C, forks, and closes by other threads."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.launches import LIMIT, end, kill, launched, mpirun
+from helpers.processes import printed
+from helpers.ranks import on_ranks
+from offload_args import Communicator, CommunicatorError, offload_args
+
+SIZE = 60_000  # elements of float64: more than fit into the buffers of a connection
+#: Each takes a communicator, its next rank, and two pointers of SIZE and 3 * SIZE elements.
+METHODS: dict[str, Callable[..., object]] = {
+    "all_reduce": lambda c, peer, dx, dall: c.all_reduce(dx),
+    "all_gather": lambda c, peer, dx, dall: c.all_gather(dx, dall[: c.size * dx.size]),
+    "reduce_scatter": lambda c, peer, dx, dall: c.reduce_scatter(dall[: c.size * dx.size], dx),
+    "broadcast": lambda c, peer, dx, dall: c.broadcast(dx),
+    "reduce": lambda c, peer, dx, dall: c.reduce(dx),
+    "all_to_all": lambda c, peer, dx, dall: c.all_to_all(dx[: 2 * c.size], dall[: 2 * c.size]),
+    "send": lambda c, peer, dx, dall: c.send(dx, peer),
+    "recv": lambda c, peer, dx, dall: c.recv(dx, peer),
+    "barrier": lambda c, peer, dx, dall: c.barrier(),
+    "split": lambda c, peer, dx, dall: c.split(0),
+}
+FITTING = {("send", "recv"), ("recv", "send")}
+
+
+def errors_of(calls: tuple[str, ...], **options: Any) -> list[BaseException]:
+    """Return the exceptions of ranks of which each calls one method, or none for an empty name."""
+
+    def main(communicator: Communicator) -> None:
+        name, peer = calls[communicator.rank], (communicator.rank + 1) % communicator.size
+        if not name:
+            raise KeyError
+        x, everything = np.ones(SIZE), np.ones(3 * SIZE)
+        with offload_args(x, everything, device=communicator.device) as (dx, dall):
+            try:
+                METHODS[name](communicator, peer, dx, dall)
+            except CommunicatorError:
+                assert (dx.to_host() == 1).all() and (dall.to_host() == 1).all()
+                raise
+
+    results = on_ranks(main, ["host"] * len(calls), **options)
+    assert all(isinstance(result, BaseException) for result in results), results
+    return [result for result in results if isinstance(result, BaseException)]
+
+
+@pytest.mark.parametrize("first", METHODS)
+def test_two_threads_in_different_calls_both_raise(first: str) -> None:
+    """Without a timeout and without debug: each pair of calls that would wait for each other forever."""
+    for second in METHODS:
+        if first == second not in ("send", "recv") or (first, second) in FITTING:
+            continue
+        for error in errors_of((first, second), timeout=None):
+            assert isinstance(error, CommunicatorError), (second, error)
+            assert "different calls" in str(error) or " sent " in str(error), (second, error)
+
+
+def test_three_threads_that_all_send_first_raise() -> None:
+    for error in errors_of(("send", "send", "send"), timeout=None):
+        assert isinstance(error, CommunicatorError)
+        assert "wait for each other in different calls" in str(error)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_thread_that_raises_is_named_in_each_method(method: str) -> None:
+    first, second, lost = errors_of((method, "recv" if method == "send" else method, ""), timeout=None)
+    assert isinstance(lost, KeyError)
+    for error in (first, second):
+        assert isinstance(error, CommunicatorError)
+        if method != "send":  # that of rank 0 takes its array to rank 1, which waits for rank 2
+            assert error.ranks == (2,)
+
+
+def test_random_calls_of_threads_never_hang() -> None:
+    names = [*METHODS, ""]
+    for calls in np.random.default_rng(3).choice(names, (30, 3)):
+        if len({*calls}) == 1:
+            continue
+
+        def main(communicator: Communicator, calls: Any = calls) -> None:
+            with communicator:
+                name, peer = calls[communicator.rank], (communicator.rank + 1) % 3
+                with offload_args(np.ones(8), np.ones(24), device="host") as (dx, dall):
+                    if name:
+                        METHODS[name](communicator, peer, dx, dall)
+
+        results = on_ranks(main, ["host"] * 3, timeout=LIMIT)
+        for result in results:
+            assert result is None or isinstance(result, CommunicatorError)
+            assert "did not come within" not in str(result), (calls, results)
+
+
+def test_another_thread_closes_a_communicator_that_waits() -> None:
+    first, second, third = Communicator.all(["host"] * 3)
+    errors: dict[int, CommunicatorError] = {}
+
+    def wait(communicator: Communicator) -> None:
+        with communicator, pytest.raises(CommunicatorError) as error:
+            communicator.barrier()
+        errors[communicator.rank] = error.value
+
+    threads = [threading.Thread(target=wait, args=(communicator,)) for communicator in (first, second)]
+    for thread in threads:
+        thread.start()
+    while not first._busy.locked():
+        time.sleep(0.001)
+    first.close()
+    for thread in threads:
+        thread.join()
+    for error in errors.values():
+        assert error.ranks == (0,)
+        assert "rank 0 was closed by another thread" in str(error)
+    third.close()
+
+
+CLOSED = """
+import sys, threading, time
+from offload_args import Communicator, CommunicatorError
+communicator = MAKE
+communicator.barrier()
+if communicator.rank == 0:
+    threading.Timer(0.3, communicator.close).start()
+if communicator.rank < 2:
+    try:
+        communicator.barrier()
+    except CommunicatorError as error:
+        print(error.ranks, str(error).partition("of 3: ")[2], flush=True)
+else:
+    time.sleep(2)
+    communicator.close()
+"""
+
+
+@pytest.mark.later
+def test_another_thread_closes_a_communicator_of_sockets(port: int) -> None:
+    code = CLOSED.replace("MAKE", "Communicator.from_environment(device='host')")
+    *waiting, _ = end(launched(["-c", code], 3, port))
+    for status, out, errors in waiting:
+        words = "rank 0 was closed by another thread; the communicator has ended"
+        assert (status, out, errors) == (0, f"(0,) {words}\n", "")
+
+
+def test_ctrl_c_in_a_call_ends_the_other_threads() -> None:
+    code = """
+import os, signal, threading, numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+first, second, third = Communicator.all(["host"] * 3)
+def other():
+    with second, offload_args(np.ones(100_000), device="host") as (dx,):
+        try:
+            second.all_reduce(dx)
+        except CommunicatorError as error:
+            print(error.ranks, error)
+thread = threading.Thread(target=other)
+thread.start()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+x = np.ones(100_000)
+try:
+    with offload_args(x, device="host") as (dx,):
+        first.all_reduce(dx)
+except KeyboardInterrupt:
+    print("interrupted", (x == 1).all(), first)
+thread.join()
+"""
+    raised = "rank 0 raised KeyboardInterrupt in Communicator.all_reduce"
+    assert sorted(printed(code).splitlines()) == [
+        f"(0,) Communicator.all_reduce: on rank 1 of 3: {raised}; the communicator has ended",
+        f"interrupted True Communicator(rank 0 of 3 on host, ended: {raised})",
+    ]
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+communicator = MAKE
+communicator.barrier()
+x = np.ones(100_000)
+if communicator.rank == 0:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+if communicator.rank == 2:
+    sys.stdin.readline() if len(sys.argv) > 1 else threading.Event().wait(3)
+try:
+    with offload_args(x, device="host") as (dx,):
+        communicator.all_reduce(dx)
+except KeyboardInterrupt:
+    del x
+    others = [np.ones(100_000) for _ in range(20)]  # in the memory of arrays that MPI may still write
+    threading.Event().wait(4)
+    print("interrupted", all((other == 1).all() for other in others), flush=True)
+except CommunicatorError as error:
+    print(error.ranks, str(error).partition("of 3: ")[2], flush=True)
+"""
+
+
+@pytest.mark.later
+def test_ctrl_c_in_a_call_ends_the_other_processes(port: int) -> None:
+    code = INTERRUPTED.replace("MAKE", "Communicator.from_environment(device='host')")
+    (_, first, _), *others = end(launched(["-c", code], 3, port))
+    assert first == "interrupted True\n"
+    for _, out, errors in others:
+        words = "rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended"
+        assert (out, errors) == (f"(0,) {words}\n", "")
+
+
+DIES = """
+import os, signal, sys
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+from offload_args.communicator import sockets
+communicator = Communicator.from_environment(device="host", timeout=100)
+x, everything, other = np.ones(60_000), np.ones(3 * 60_000), np.ones(3 * 60_000)
+c, dies = communicator, int(sys.argv[2])
+peer = (c.rank + 1) % 3
+read = sockets._Arrival.read
+def read_and_die(self, connection):
+    read(self, connection)
+    os.kill(os.getpid(), signal.SIGKILL)  # within the call, after the first bytes
+with offload_args(x, everything, other, device="host") as (dx, dall, dother):
+    try:
+        c.barrier()  # another rank may notice the death while it still is in this call
+        if c.rank == dies:
+            sockets._Arrival.read = read_and_die
+        {
+            "all_reduce": lambda: c.all_reduce(dx),
+            "all_gather": lambda: c.all_gather(dx, dall),
+            "reduce_scatter": lambda: c.reduce_scatter(dall, dx),
+            "broadcast": lambda: c.broadcast(dx),
+            "reduce": lambda: c.reduce(dx, root=dies),
+            "all_to_all": lambda: c.all_to_all(dall, dother),
+            "recv": lambda: c.recv(dx, 0) if c.rank == dies else c.send(dx, dies) if c.rank == 0 else None,
+            "barrier": lambda: c.barrier(),
+            "split": lambda: c.split(0),
+        }[sys.argv[1]]()
+        c.barrier()
+        c.barrier()
+    except CommunicatorError as error:
+        print(error.ranks, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "recv", "barrier", "split"],
+)
+def test_a_process_that_is_killed_within_a_call_is_named(method: str, port: int) -> None:
+    for rank, (status, out, errors) in enumerate(end(launched(["-c", DIES, method, "2"], 3, port))):
+        if rank == 2:
+            assert (status, out) == (-signal.SIGKILL, "")
+        else:
+            assert (status, out, errors) == (0, "(2,)\n", "")
+
+
+FORKED = """
+import os, sys
+from offload_args import Communicator, CommunicatorError, errors
+communicator = Communicator.from_environment(device="host", timeout=100)
+communicator.barrier()
+"""
+
+
+def test_a_forked_child_disturbs_no_rank(port: int) -> None:
+    """The child is refused, and its end is not that of the rank."""
+    code = (
+        FORKED
+        + """
+if os.fork() == 0:
+    try:
+        communicator.barrier()
+    except errors.ForkedError as error:
+        print(error, flush=True)
+    communicator.close()
+    sys.exit(0)
+assert os.wait()[1] == 0
+communicator.barrier()
+communicator.barrier()
+communicator.close()
+"""
+    )
+    for status, out, errors in end(launched(["-c", code], 2, port)):
+        assert (status, errors) == (0, "")
+        assert out.startswith("Communicator.barrier: the communicator belongs to the process that this one was forked")
+
+
+def test_a_killed_rank_is_named_although_its_forked_child_lives(port: int) -> None:
+    code = (
+        FORKED
+        + """
+child = os.fork() if communicator.rank == 1 else 1
+if child == 0:
+    os.close(1), os.close(2)
+    sys.stdin.readline()  # until the test ends
+    os._exit(0)
+print("ready", flush=True)
+if communicator.rank == 1:
+    sys.stdin.readline()  # until it is killed
+try:
+    communicator.barrier()
+except CommunicatorError as error:
+    print(error.ranks)
+"""
+    )
+    first, _ = kill(launched(["-c", code], 2, port), 1)
+    assert first == (0, "(1,)\n", "")
+
+
+def test_a_child_of_threads_does_not_wait_for_them() -> None:
+    code = """
+import os
+from offload_args import Communicator, errors
+first, second = Communicator.all(["host"] * 2)
+if os.fork() == 0:
+    try:
+        first.barrier()
+    except errors.ForkedError:
+        first.close()
+        os._exit(3)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+first.close(), second.close()
+"""
+    assert printed(code) == "3\n"
+
+
+LEAKS = """
+import gc, os, pathlib, threading
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+
+def held():
+    gc.collect()
+    shared = [line for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/dev/shm" in line]
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(shared)
+
+def use(communicator):
+    with communicator, offload_args(x := np.ones(2000), device="host") as (dx,):
+        communicator.all_reduce(dx)
+        with communicator.split(0) as part:
+            part.barrier()
+    assert x[0] == communicator.size
+
+def many(make, count=50):
+    make()
+    before = held()
+    for _ in range(count):
+        make()
+    assert held() == before, (held(), before)
+"""
+
+
+def test_fifty_communicators_of_threads_leave_nothing() -> None:
+    code = """
+many(lambda: Communicator.run(use, devices=["host"] * 3))
+
+def fail(communicator):
+    if communicator.rank:
+        raise KeyError
+    communicator.barrier()
+
+def failing():
+    try:
+        Communicator.run(fail, devices=["host"] * 3)
+    except KeyError:
+        pass
+
+many(failing)
+print("right")
+"""
+    assert printed(LEAKS + code) == "right\n"
+
+
+@pytest.mark.later
+def test_fifty_communicators_of_processes_leave_nothing(port: int) -> None:
+    code = "many(lambda: use(Communicator.from_environment(device='host', timeout=100)))"
+    for status, out, errors in end(launched(["-W", "error", "-c", LEAKS + code], 2, port)):
+        assert (status, out, errors) == (0, "", "")
+
+
+def by_mpi(code: str, size: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*mpirun(), "-n", str(size), sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
+    )
+
+
+@pytest.mark.later
+def test_fifty_communicators_of_mpi_leave_nothing() -> None:
+    code = """
+from offload_args.communicator import mpi
+many(lambda: use(Communicator.from_mpi(device="host", timeout=100)))
+assert len(mpi._closing) <= 4, mpi._closing
+print("right")
+"""
+    ran = by_mpi(LEAKS + code, 2)
+    assert (ran.returncode, ran.stdout) == (0, "right\n" * 2), ran.stdout + ran.stderr
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("program", ["closed", "interrupted"])
+def test_processes_of_mpi_that_end_within_a_call(program: str) -> None:
+    code = {"closed": CLOSED, "interrupted": INTERRUPTED}[program].replace(
+        "MAKE", "Communicator.from_mpi(device='host')"
+    )
+    words = {
+        "closed": ["(0,) rank 0 was closed by another thread; the communicator has ended"] * 2,
+        "interrupted": [
+            "(0,) rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended",
+            "(0,) rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended",
+            "interrupted True",
+        ],
+    }[program]
+    ran = by_mpi(code.replace("MAKE", "Communicator.from_mpi(device='host')"), 3)
+    assert (ran.returncode, sorted(ran.stdout.splitlines())) == (0, words), ran.stdout + ran.stderr
+
+
+@pytest.mark.later
+def test_a_process_of_mpi_that_closes_early_is_named() -> None:
+    """Without a timeout: rank 2 leaves after the first call, and the others call again."""
+    code = """
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+communicator = Communicator.from_mpi(device="host")
+with communicator, offload_args(x := np.ones(100_000), device="host") as (dx,):
+    communicator.all_reduce(dx)
+    if communicator.rank < 2:
+        try:
+            communicator.all_reduce(dx)
+        except CommunicatorError as error:
+            print(error.ranks, flush=True)
+"""
+    ran = by_mpi(code, 3)
+    assert (ran.returncode, ran.stdout) == (0, "(2,)\n" * 2), ran.stdout + ran.stderr

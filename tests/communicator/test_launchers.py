@@ -1,0 +1,162 @@
+"""Processes of a launcher meet: torchrun and its restarts, ports in use, foreign connections, ranks that come twice."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers.launches import LIMIT, end, launched, together
+
+MEET = """
+from offload_args import Communicator, CommunicatorError
+import numpy as np
+from offload_args import offload_args
+try:
+    with Communicator.from_environment(device="host", timeout={timeout}) as c:
+        with offload_args(x := np.array([1.0 + c.rank]), device="host") as (dx,):
+            c.all_reduce(dx)
+    print(x[0])
+except CommunicatorError as error:
+    print(error.ranks, error)
+"""
+
+RESTARTED = """
+import os, signal, sys
+import numpy as np
+from offload_args import Communicator, offload_args
+
+restart, x = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), np.ones(100_000)
+communicator = Communicator.from_environment(device="host", timeout=100)
+with communicator, offload_args(x, device="host") as (dx,):
+    communicator.barrier()
+    if communicator.rank == restart < 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    communicator.all_reduce(dx)
+print("total", x[0], "after restart", restart)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--standalone"], ["--master-port", "PORT"]], ids=["c10d", "static"])
+def test_torchrun_restarts_ranks_that_were_killed(options: list[str], port: int, tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("device unavailable: no torch")
+    (tmp_path / "program.py").write_text(RESTARTED)
+    options = [option.replace("PORT", str(port)) for option in options]
+    command = [*options, "--nproc-per-node", "3", "--max-restarts", "2", "--monitor-interval", "0.1", "program.py"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *command],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=3 * LIMIT,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.splitlines() == ["total 3.0 after restart 2"] * 3, ran.stdout + ran.stderr
+
+
+def test_a_port_beside_torchruns_own_is_in_use(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun listens at MASTER_PORT, and another program at the next port; the ranks meet at the port after it."""
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    with socket.create_server(("127.0.0.1", 0)) as other:  # it accepts connections, and does not answer
+        for status, out, errors in end(launched(["-c", MEET.format(timeout=60)], 2, other.getsockname()[1] - 1)):
+            assert (status, out, errors) == (0, "3.0\n", "")
+
+
+def test_a_port_that_is_free_a_little_later() -> None:
+    """A rank 0 of an earlier run may still hold the port."""
+    with socket.create_server(("127.0.0.1", 0)) as earlier:
+        processes = launched(["-c", MEET.format(timeout=60)], 2, earlier.getsockname()[1])
+        time.sleep(1)
+    for status, out, errors in end(processes):
+        assert (status, out, errors) == (0, "3.0\n", "")
+
+
+@pytest.mark.later
+def test_a_port_of_another_program(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        code = together(tmp_path, 2) + MEET.format(timeout=0.5)
+        (first, out, _), (second, its_out, _) = end(launched(["-c", code], 2, other.getsockname()[1]))
+    assert (first, second) == (0, 0)
+    assert out.startswith(f"(0,) Communicator.from_environment: on rank 0: rank 0 can't listen at {place}: ")
+    assert "set MASTER_PORT to a free port" in out
+    assert its_out == (
+        f"(0,) Communicator.from_environment: on rank 1: another program listens at {place}; set MASTER_PORT\n"
+    )
+
+
+def test_foreign_connections_do_not_delay_the_ranks(port: int) -> None:
+    """One sends nothing, one sends other bytes, and one claims a rank of another program."""
+    (first,) = launched(["-c", as_rank(0, 2) + MEET.format(timeout=60)], 1, port)
+    silent = connected(port)
+    with silent, connected(port) as wrong, connected(port) as foreign:
+        wrong.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert closed(wrong)
+        foreign.sendall(b"offload_args/2\n" + bytes(16) + b"\1\0\0\0")
+        assert foreign.recv(1) == b"o"
+        (second,) = launched(["-c", as_rank(1, 2) + MEET.format(timeout=60)], 1, port)
+        for status, out, errors in end([first, second]):
+            assert (status, out, errors) == (0, "3.0\n", "")
+
+
+def as_rank(rank: int, size: int) -> str:
+    return f"import os; os.environ.update(RANK='{rank}', WORLD_SIZE='{size}')\n"
+
+
+def connected(port: int) -> socket.socket:
+    until = time.monotonic() + LIMIT
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.later
+def test_a_rank_that_restarts_before_all_have_come(port: int) -> None:
+    """Its first process is killed while it waits for rank 2."""
+
+    def start(rank: int) -> subprocess.Popen[str]:
+        return launched(["-c", as_rank(rank, 3) + MEET.format(timeout=60)], 1, port)[0]
+
+    first, second = start(0), start(1)
+    time.sleep(2)
+    end_now(second)
+    for status, out, errors in end([first, start(1), start(2)]):
+        assert (status, out, errors) == (0, "6.0\n", "")
+
+
+def end_now(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    end([process])
+
+
+@pytest.mark.later
+def test_two_processes_with_one_rank(port: int, tmp_path: Path) -> None:
+    processes = [
+        launched(["-c", together(tmp_path, 3) + as_rank(rank, 3) + MEET.format(timeout=2)], 1, port)[0]
+        for rank in (0, 1, 1)
+    ]
+    zero, *others = (out for _, out, _ in end(processes))
+    assert zero == "(2,) Communicator.from_environment: on rank 0: rank 2 did not come within 2.0 s\n"
+    assert sorted(others) == [
+        "(1,) Communicator.from_environment: on rank 1: another process is rank 1, too: see RANK\n",
+        "(2,) Communicator.from_environment: on rank 1: rank 2 did not come within 2.0 s\n",
+    ]
