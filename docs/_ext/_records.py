@@ -225,7 +225,8 @@ def _named(name: str) -> dict[str, Function]:
 _COUNTERPARTS = (("get_", "set_"), ("create", "destroy"), ("start", "stop"), ("start", "end"))
 # Libraries that share the names of all their functions, and the guide's pages on libraries without a page.
 _TWINS = ({"cufft", "hipfft"}, {"nccl", "rccl"})
-_GUIDES = {"cudss": "sparse", "cusparse": "sparse", "hipfft": "cufft", "lapacke": "lapack", "rccl": "nccl"}
+_GUIDES = {"hipfft": "cufft", "lapacke": "lapack", "rccl": "nccl"}
+_GUIDES |= dict.fromkeys(("cudss", "cusparse", "hipsparse"), "sparse")
 _MORE = {
     "cublaslt.matmul": ("cublaslt.Matmul", "blas.gemm"),
     "cudnn.convolution_forward": ("cudnn.Graph",),

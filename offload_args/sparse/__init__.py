@@ -12,8 +12,9 @@ anything goes up, so that no call can reach beyond an array. The structure is le
 change only the values, `dA.data`.
 
 For pointers, the functions return a pointer to new memory of the region; for arrays, they return an array. They use the
-kernels of scipy.sparse on `host` and `sim`, and cuSPARSE on NVIDIA GPUs; `spsolve` uses cuDSS there. These libraries
-have to be installed. For AMD GPUs, this package has no such library, and a matrix on an AMD GPU raises LibraryError.
+kernels of scipy.sparse on `host` and `sim`, cuSPARSE on NVIDIA GPUs, where `spsolve` uses cuDSS, and hipSPARSE on AMD
+GPUs. These libraries have to be installed. On AMD GPUs, `spsolve`, `convert` and the product of two sparse matrices
+raise LibraryError. No AMD GPU has run this module yet.
 
 Wrong arguments raise ArgumentError, a ValueError, or ArgumentTypeError, DTypeError or HostPointerError, which are
 TypeErrors. An index out of bounds raises ExtentError, a ValueError. A singular matrix raises numpy.linalg.LinAlgError.

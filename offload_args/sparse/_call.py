@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ..linalg._call import Result
-    from ._cusparse import CuSparse
     from ._library import Kernels
+    from ._vendors import OnGPU
 
     #: Writes the result of a call. It takes the kernels, the matrix, the operand and the result.
-    Work: TypeAlias = Callable[[Kernels | CuSparse, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
+    Work: TypeAlias = Callable[[Kernels | OnGPU, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
 
 __all__ = ["factor", "need_number", "need_operand", "run"]
 

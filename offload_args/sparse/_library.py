@@ -14,8 +14,8 @@ from .._names import rename
 from ..devices import by_number
 from ..errors import AliasError, LibraryError, OffloadError
 from ..linalg._call import new
-from ._cusparse import CuSparse
 from ._results import Arrays
+from ._vendors import CuSparse, HipSparse, OnGPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,13 +180,13 @@ def _hull(pointer: DevicePtr) -> int:
     return sum((extent - 1) * abs(stride) for extent, stride in extents) + pointer.dtype.itemsize
 
 
-def kernels_of(function: str, device: int) -> Kernels | CuSparse:
+def kernels_of(function: str, device: int) -> Kernels | OnGPU:
     """Return the kernels of the device with this number; raise LibraryError if it has none."""
-    adapters: tuple[type[Adapter], ...] = (Kernels, CuSparse)
+    adapters: tuple[type[Adapter], ...] = (Kernels, CuSparse, HipSparse)
     library = adapter_of(adapters, device)
     if library is None:
         raise LibraryError(
-            f"{function}: {by_number(device)} has no sparse matrices in offload_args yet; lend them to the host, or "
-            f"pass arrays with device='host'"
+            f"{function}: {by_number(device)} has no sparse matrices in offload_args; lend them to the host, or pass "
+            f"arrays with device='host'"
         )
     return library  # type: ignore[return-value]

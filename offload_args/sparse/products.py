@@ -19,8 +19,8 @@ from .matrix import LentMatrix, lent
 if TYPE_CHECKING:
     from ..linalg._call import Operand, Result
     from ..pointers import DevicePtr
-    from ._cusparse import CuSparse
     from ._library import Kernels
+    from ._vendors import OnGPU
 
 __all__ = ["matmul"]
 
@@ -80,7 +80,7 @@ def matmul(
         need_operand(function, "x", of_x, n, (m, n))
         return (m, *of_x[1:])
 
-    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, dx: DevicePtr[Any], dy: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | OnGPU, matrix: LentMatrix, dx: DevicePtr[Any], dy: DevicePtr[Any]) -> None:
         scale, keep = (factor(function, name, value, dy.dtype) for name, value in factors.items())
         kernels.multiply(function, matrix, dx, dy, scale, keep, trans)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..linalg._call import Operand, Result
     from ..pointers import DevicePtr
-    from ._cusparse import CuSparse
     from ._library import Kernels
+    from ._vendors import OnGPU
     from .matrix import LentMatrix
 
 __all__ = ["spsolve", "spsolve_triangular"]
@@ -53,7 +53,7 @@ def spsolve(
     function = "sparse.spsolve"
     need_option(function, "trans", trans, "NTC")
 
-    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | OnGPU, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
         if dx.size:
             kernels.solve(function, matrix, db, dx, trans)
 
@@ -96,7 +96,7 @@ def spsolve_triangular(
     function = "sparse.spsolve_triangular"
     need_option(function, "trans", trans, "NTC")
 
-    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | OnGPU, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
         if dx.size:
             kernels.solve_triangular(function, matrix, db, dx, bool(lower), bool(unit_diagonal), trans)
 

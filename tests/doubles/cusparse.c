@@ -1,5 +1,7 @@
-/* A double of libcusparse.so.12 for the double of a GPU: products and triangular systems, in double precision and one
- * element at a time. It refuses wrong addresses, alignments and indices, and workspaces that it did not request. */
+/* A double of libcusparse.so.12 for the double of CUDA; or, with -DHIPSPARSE=2, 3 or 4, of this version of libhipsparse
+ * for the double of HIP. It computes products and triangular systems, in double precision and one element at a time. It
+ * refuses wrong addresses, alignments and indices, and workspaces that it did not request. Work of hipSPARSE is put
+ * into the stream of the handle. */
 #include <complex.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,6 +10,21 @@
 #include "memory.h"
 
 int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
+#ifdef HIPSPARSE
+#define NAME(name) hipsparse##name
+enum { VERSION = HIPSPARSE, IS_HIPSPARSE = 1, BY_ROWS = HIPSPARSE < 3 ? 0 : 2 };
+int gpu_double_unsafe(void);
+int gpu_double_waits(const void *stream);
+int cuStreamIsCapturing(void *stream, int *status);
+void *hip_double_here(const void *address);
+#else
+#define NAME(name) cusparse##name
+enum { VERSION = 12, IS_HIPSPARSE = 0, BY_ROWS = 2 };
+static int gpu_double_unsafe(void) { return 0; }
+static int gpu_double_waits(const void *stream) { return stream ? 0 : 1; }
+static int cuStreamIsCapturing(void *stream, int *status) { return *status = 0, stream ? 0 : 1; }
+static void *hip_double_here(const void *address) { return (void *)(uintptr_t)address; }
+#endif
 
 enum {
   SUCCESS = 0,
@@ -29,6 +46,7 @@ typedef struct sparse {
   int64_t rows, columns, nnz, r, c;
   const void *first, *second, *values; /* offsets and indices; of COO rows and columns */
   int index, type, upper, unit;
+  int asked, analysed; /* by hipSPARSE, for a triangle */
 } sparse;
 typedef struct dense { /* a vector has one column */
   int64_t rows, columns, ld;
@@ -61,31 +79,41 @@ static void set(int type, void *values, int64_t i, number value) {
 }
 static int64_t place(const dense *d, int64_t i, int64_t j) { return d->by_rows ? i * d->ld + j : i + j * d->ld; }
 
-int cusparseCreate(handle **h) { return (*h = calloc(1, sizeof **h)) ? SUCCESS : ALLOC_FAILED; }
-int cusparseDestroy(handle *h) {
+int NAME(Create)(handle **h) {
+  if (gpu_double_unsafe()) return ALLOC_FAILED; /* hipSPARSE allocates */
+  return (*h = calloc(1, sizeof **h)) ? SUCCESS : ALLOC_FAILED;
+}
+int NAME(Destroy)(handle *h) {
   free(h);
   return SUCCESS;
 }
-int cusparseSetStream(handle *h, void *stream) {
+int NAME(SetStream)(handle *h, void *stream) {
   h->stream = stream;
   return SUCCESS;
 }
-int cusparseGetStream(handle *h, void **stream) {
+int NAME(GetStream)(handle *h, void **stream) {
   *stream = h->stream;
   return SUCCESS;
 }
-int cusparseGetVersion(handle *h, int *version) {
-  *version = 12904;
-  return h ? SUCCESS : NOT_INITIALIZED;
+int NAME(GetVersion)(handle *h, int *version) {
+  if (!h) return NOT_INITIALIZED;
+  *version = IS_HIPSPARSE ? VERSION * 100000 + 100 + 1 : 12904;
+  return SUCCESS;
 }
+#ifndef HIPSPARSE
 int cusparseGetProperty(int part, int *value) {
   *value = part == 0 ? 12 : part == 1 ? 9 : 4;
   return SUCCESS;
 }
-const char *cusparseGetErrorName(int status) {
-  return status ? "CUSPARSE_STATUS_INVALID_VALUE" : "CUSPARSE_STATUS_SUCCESS";
+#endif
+#if !defined HIPSPARSE || HIPSPARSE >= 3
+const char *NAME(GetErrorName)(int status) {
+  static const char *const names[] = {"CUSPARSE_STATUS_SUCCESS", "CUSPARSE_STATUS_INVALID_VALUE",
+                                      "HIPSPARSE_STATUS_SUCCESS", "HIPSPARSE_STATUS_INVALID_VALUE"};
+  return names[!!status + 2 * IS_HIPSPARSE];
 }
-const char *cusparseGetErrorString(int status) { return status ? "invalid value" : "success"; }
+const char *NAME(GetErrorString)(int status) { return status ? "invalid value" : "success"; }
+#endif
 
 static int make(sparse **out, sparse a, int64_t offsets, int base) {
   const size_t itemsize = a.index == 2 ? 4 : 8;
@@ -97,30 +125,33 @@ static int make(sparse **out, sparse a, int64_t offsets, int base) {
   **out = a;
   return SUCCESS;
 }
-int cusparseCreateCsr(sparse **a, int64_t m, int64_t n, int64_t nnz, void *offsets, void *indices, void *values, int t,
-                      int u, int base, int type) {
+int NAME(CreateCsr)(sparse **a, int64_t m, int64_t n, int64_t nnz, void *offsets, void *indices, void *values, int t,
+                    int u, int base, int type) {
   if (t != u) return INVALID_VALUE;
-  return make(a, (sparse){CSR, m, n, nnz, 1, 1, offsets, indices, values, t, type, 0, 0}, m + 1, base);
+  return make(a, (sparse){CSR, m, n, nnz, 1, 1, offsets, indices, values, t, type, 0, 0, 0, 0}, m + 1, base);
 }
-int cusparseCreateCsc(sparse **a, int64_t m, int64_t n, int64_t nnz, void *offsets, void *indices, void *values, int t,
-                      int u, int base, int type) {
+int NAME(CreateCsc)(sparse **a, int64_t m, int64_t n, int64_t nnz, void *offsets, void *indices, void *values, int t,
+                    int u, int base, int type) {
   if (t != u) return INVALID_VALUE;
-  return make(a, (sparse){CSC, m, n, nnz, 1, 1, offsets, indices, values, t, type, 0, 0}, n + 1, base);
+  return make(a, (sparse){CSC, m, n, nnz, 1, 1, offsets, indices, values, t, type, 0, 0, 0, 0}, n + 1, base);
 }
-int cusparseCreateCoo(sparse **a, int64_t m, int64_t n, int64_t nnz, void *rows, void *columns, void *values, int t,
-                      int base, int type) {
-  return make(a, (sparse){COO, m, n, nnz, 1, 1, rows, columns, values, t, type, 0, 0}, nnz, base);
+int NAME(CreateCoo)(sparse **a, int64_t m, int64_t n, int64_t nnz, void *rows, void *columns, void *values, int t,
+                    int base, int type) {
+  return make(a, (sparse){COO, m, n, nnz, 1, 1, rows, columns, values, t, type, 0, 0, 0, 0}, nnz, base);
 }
+#ifndef HIPSPARSE
 int cusparseCreateBsr(sparse **a, int64_t m, int64_t n, int64_t nnz, int64_t r, int64_t c, void *offsets, void *indices,
                       void *values, int t, int u, int base, int type, int order) {
   if (t != u || order != 2) return INVALID_VALUE;
-  return make(a, (sparse){BSR, m * r, n * c, nnz, r, c, offsets, indices, values, t, type, 0, 0}, m + 1, base);
+  return make(a, (sparse){BSR, m * r, n * c, nnz, r, c, offsets, indices, values, t, type, 0, 0, 0, 0}, m + 1, base);
 }
-int cusparseDestroySpMat(sparse *a) {
+#endif
+int NAME(DestroySpMat)(sparse *a) {
+  if (gpu_double_unsafe()) return EXECUTION_FAILED; /* hipSPARSE frees memory of the device */
   free(a);
   return SUCCESS;
 }
-int cusparseSpMatSetAttribute(sparse *a, int attribute, const int *value, size_t size) {
+int NAME(SpMatSetAttribute)(sparse *a, int attribute, const int *value, size_t size) {
   if (size != 4 || attribute > 1) return INVALID_VALUE;
   *(attribute ? &a->unit : &a->upper) = *value;
   return SUCCESS;
@@ -130,18 +161,19 @@ static int make_dense(dense **out, dense d) {
   **out = d;
   return SUCCESS;
 }
-int cusparseCreateDnVec(dense **d, int64_t size, void *values, int type) {
+int NAME(CreateDnVec)(dense **d, int64_t size, void *values, int type) {
   return make_dense(d, (dense){size, 1, size, values, type, 0});
 }
-int cusparseCreateDnMat(dense **d, int64_t m, int64_t n, int64_t ld, void *values, int type, int order) {
-  if ((order != 1 && order != 2) || ld < (order == 1 ? m : n)) return INVALID_VALUE;
-  return make_dense(d, (dense){m, n, ld, values, type, order == 2});
+int NAME(CreateDnMat)(dense **d, int64_t m, int64_t n, int64_t ld, void *values, int type, int order) {
+  if (IS_HIPSPARSE && order != 1 && order != BY_ROWS) abort(); /* it throws an exception of C++ */
+  if ((order != 1 && order != BY_ROWS) || ld < (order == 1 ? m : n)) return INVALID_VALUE;
+  return make_dense(d, (dense){m, n, ld, values, type, order == BY_ROWS});
 }
-int cusparseDestroyDnVec(dense *d) {
+int NAME(DestroyDnVec)(dense *d) {
   free(d);
   return SUCCESS;
 }
-int cusparseDestroyDnMat(dense *d) {
+int NAME(DestroyDnMat)(dense *d) {
   free(d);
   return SUCCESS;
 }
@@ -186,131 +218,187 @@ static int status_of(const handle *h, int op, const sparse *a, const dense *x, c
   if (x->rows != n || y->rows != m || x->columns != y->columns) return INVALID_VALUE;
   return a->type != type || x->type != type || y->type != type ? INVALID_VALUE : SUCCESS;
 }
-static int use(void *buffer) {
-  if (!is_array(buffer, BUFFER, 16)) return INVALID_VALUE;
-  memset(buffer, 0xa5, BUFFER);
-  return SUCCESS;
-}
-/* A product, which a graph may compute later. */
-typedef struct product {
+static int is_buffer(void *buffer) { return buffer && is_array(buffer, BUFFER, 16); }
+
+/* A product or a solution, which a stream or a graph may compute later. */
+typedef struct work {
   sparse a;
   dense x, y;
   int op, type;
   number alpha, beta;
   void *buffer;
-} product;
+} work;
+/* Writes the bytes of the buffer, and returns the matrix as a dense matrix. */
+static number *begin(work *w) {
+  w->a.first = hip_double_here(w->a.first);
+  w->a.second = hip_double_here(w->a.second);
+  w->a.values = hip_double_here(w->a.values);
+  w->x.values = hip_double_here(w->x.values);
+  w->y.values = hip_double_here(w->y.values);
+  memset(hip_double_here(w->buffer), 0xa5, BUFFER);
+  return elements(&w->a);
+}
 static int multiply_now(const void *arguments, void *stream) {
-  const product *p = arguments;
-  const sparse *a = &p->a;
-  const dense *x = &p->x, *y = &p->y;
-  number *full = use(p->buffer) ? NULL : elements(a);
+  work w = *(const work *)arguments;
+  number *full = begin(&w);
   (void)stream;
   if (!full) return EXECUTION_FAILED;
-  for (int64_t k = 0; k < y->columns; k++)
-    for (int64_t i = 0; i < y->rows; i++) {
+  for (int64_t k = 0; k < w.y.columns; k++)
+    for (int64_t i = 0; i < w.y.rows; i++) {
       number sum = 0;
-      for (int64_t j = 0; j < x->rows; j++) {
-        sum += op_at(a, full, p->op, i, j) * get(p->type, x->values, place(x, j, k));
-      }
-      sum *= p->alpha;
-      if (p->beta != 0) sum += p->beta * get(p->type, y->values, place(y, i, k));
-      set(p->type, y->values, place(y, i, k), sum);
+      for (int64_t j = 0; j < w.x.rows; j++)
+        sum += op_at(&w.a, full, w.op, i, j) * get(w.type, w.x.values, place(&w.x, j, k));
+      sum *= w.alpha;
+      if (w.beta != 0) sum += w.beta * get(w.type, w.y.values, place(&w.y, i, k));
+      set(w.type, w.y.values, place(&w.y, i, k), sum);
     }
   free(full);
   return SUCCESS;
+}
+static int solve_now(const void *arguments, void *stream) {
+  work w = *(const work *)arguments;
+  number *full = begin(&w);
+  (void)stream;
+  if (!full) return EXECUTION_FAILED;
+  const int64_t n = w.y.rows;
+  const int forward = !w.a.upper != !!w.op; /* a transpose exchanges the triangles */
+  for (int64_t k = 0; k < w.y.columns; k++)
+    for (int64_t step = 0; step < n; step++) {
+      const int64_t i = forward ? step : n - 1 - step;
+      number rest = w.alpha * get(w.type, w.x.values, place(&w.x, i, k));
+      for (int64_t j = forward ? 0 : i + 1; j < (forward ? i : n); j++)
+        rest -= op_at(&w.a, full, w.op, i, j) * get(w.type, w.y.values, place(&w.y, j, k));
+      set(w.type, w.y.values, place(&w.y, i, k), w.a.unit ? rest : rest / op_at(&w.a, full, w.op, i, i));
+    }
+  free(full);
+  return SUCCESS;
+}
+/* hipSPARSE may allocate and wait, so no graph can have its calls. */
+static int put(const handle *h, int (*run)(const void *, void *), const work *w) {
+  int is_captured = 0;
+  cuStreamIsCapturing(h->stream, &is_captured);
+  if (is_captured || gpu_double_unsafe() || !is_buffer(w->buffer)) return EXECUTION_FAILED;
+  return gpu_double_captures(h->stream, run, w, sizeof *w) ? SUCCESS : run(w, h->stream);
 }
 static int multiply(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const void *beta,
                     const dense *y, int type, void *buffer) {
   const int status = status_of(h, op, a, x, y, type);
   if (status) return status;
-  const product p = {*a, *x, *y, op, type, get(type, alpha, 0), get(type, beta, 0), buffer};
-  return gpu_double_captures(h->stream, multiply_now, &p, sizeof p) ? SUCCESS : multiply_now(&p, h->stream);
+  const work w = {*a, *x, *y, op, type, get(type, alpha, 0), get(type, beta, 0), buffer};
+  return put(h, multiply_now, &w);
+}
+/* Returns whether SpMV takes the algorithm for the format. */
+static int has(const sparse *a, int algorithm) {
+  if (!IS_HIPSPARSE) return !algorithm;
+  return !algorithm || (a->format == COO ? algorithm == 1 || algorithm == 4 : algorithm == 2 || algorithm == 3);
 }
 static int asked(int status, size_t *size) {
   *size = status ? 0 : BUFFER;
   return status;
 }
-int cusparseSpMV_bufferSize(const handle *h, int op, const void *alpha, const sparse *a, const dense *x,
-                            const void *beta, const dense *y, int type, int algorithm, size_t *size) {
-  return asked(alpha && beta && !algorithm ? status_of(h, op, a, x, y, type) : INVALID_VALUE, size);
+int NAME(SpMV_bufferSize)(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const void *beta,
+                          const dense *y, int type, int algorithm, size_t *size) {
+  return asked(alpha && beta && has(a, algorithm) ? status_of(h, op, a, x, y, type) : INVALID_VALUE, size);
 }
-int cusparseSpMV(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const void *beta,
-                 const dense *y, int type, int algorithm, void *buffer) {
-  return algorithm ? INVALID_VALUE : multiply(h, op, alpha, a, x, beta, y, type, buffer);
+int NAME(SpMV)(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const void *beta,
+               const dense *y, int type, int algorithm, void *buffer) {
+  return has(a, algorithm) ? multiply(h, op, alpha, a, x, beta, y, type, buffer) : INVALID_VALUE;
 }
-int cusparseSpMM_bufferSize(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
-                            const void *beta, const dense *y, int type, int algorithm, size_t *size) {
+int NAME(SpMM_bufferSize)(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
+                          const void *beta, const dense *y, int type, int algorithm, size_t *size) {
   if (op_b || algorithm || !alpha || !beta || x->by_rows != y->by_rows) return INVALID_VALUE;
   return asked(status_of(h, op, a, x, y, type), size);
 }
-int cusparseSpMM(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
-                 const void *beta, const dense *y, int type, int algorithm, void *buffer) {
+int NAME(SpMM)(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x, const void *beta,
+               const dense *y, int type, int algorithm, void *buffer) {
   if (op_b || algorithm || x->by_rows != y->by_rows) return INVALID_VALUE;
   return multiply(h, op, alpha, a, x, beta, y, type, buffer);
 }
 
-static int solve(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y, int type,
-                 plan *p) {
-  const int status = status_of(h, op, a, x, y, type);
-  number *full = status || !p->analysed || use(p->buffer) ? NULL : elements(a);
-  if (!full) return status ? status : EXECUTION_FAILED;
-  const int64_t n = y->rows;
-  const int forward = !a->upper != !!op; /* a transpose exchanges the triangles */
-  for (int64_t k = 0; k < y->columns; k++)
-    for (int64_t step = 0; step < n; step++) {
-      const int64_t i = forward ? step : n - 1 - step;
-      number rest = get(type, alpha, 0) * get(type, x->values, place(x, i, k));
-      for (int64_t j = forward ? 0 : i + 1; j < (forward ? i : n); j++)
-        rest -= op_at(a, full, op, i, j) * get(type, y->values, place(y, j, k));
-      set(type, y->values, place(y, i, k), a->unit ? rest : rest / op_at(a, full, op, i, i));
-    }
-  free(full);
-  return SUCCESS;
-}
-static int ask(const handle *h, int op, const sparse *a, const dense *x, const dense *y, int type, plan *p,
-               size_t *size) {
-  p->asked = 1;
+/* hipSPARSE keeps the analysis in the matrix, and cuSPARSE in the plan. */
+static int ask(const handle *h, int op, sparse *a, const dense *x, const dense *y, int type, plan *p, size_t *size) {
+  *(IS_HIPSPARSE ? &a->asked : &p->asked) = 1;
   if (a->format != CSR && a->format != COO) return NOT_SUPPORTED;
   return asked(status_of(h, op, a, x, y, type), size);
 }
-static int analyse(plan *p, void *buffer) {
-  const int status = p->asked ? use(buffer) : INVALID_VALUE;
-  p->analysed = !status;
-  p->buffer = buffer;
-  return status;
+static int analyse(const handle *h, sparse *a, plan *p, void *buffer) {
+  if (!is_buffer(buffer) || !(IS_HIPSPARSE ? a->asked : p->asked)) return INVALID_VALUE;
+  if (gpu_double_waits(h->stream)) return EXECUTION_FAILED;
+  *(IS_HIPSPARSE ? &a->analysed : &p->analysed) = 1;
+  if (p) p->buffer = buffer;
+  return SUCCESS;
 }
-int cusparseSpSV_createDescr(plan **p) { return (*p = calloc(1, sizeof **p)) ? SUCCESS : ALLOC_FAILED; }
-int cusparseSpSM_createDescr(plan **p) { return cusparseSpSV_createDescr(p); }
-int cusparseSpSV_destroyDescr(plan *p) {
+static int solve(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y, int type,
+                 const plan *p, void *buffer) {
+  const int status = status_of(h, op, a, x, y, type);
+  if (status) return status;
+  if (!(IS_HIPSPARSE ? a->analysed : p->analysed)) return EXECUTION_FAILED;
+  const work w = {*a, *x, *y, op, type, get(type, alpha, 0), 0, buffer};
+  return put(h, solve_now, &w);
+}
+
+/* hipSPARSE 2 makes no plans, so its callers have NULL. */
+static int is_plan(const plan *p) { return VERSION < 3 ? !p : p != NULL; }
+int NAME(SpSV_createDescr)(plan **p) {
+  if (VERSION < 3) return SUCCESS;
+  return (*p = calloc(1, sizeof **p)) ? SUCCESS : ALLOC_FAILED;
+}
+int NAME(SpSM_createDescr)(plan **p) { return NAME(SpSV_createDescr)(p); }
+int NAME(SpSV_destroyDescr)(plan *p) {
   free(p);
   return SUCCESS;
 }
-int cusparseSpSM_destroyDescr(plan *p) { return cusparseSpSV_destroyDescr(p); }
-int cusparseSpSV_bufferSize(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y,
-                            int type, int algorithm, plan *p, size_t *size) {
-  return alpha && !algorithm ? ask(h, op, a, x, y, type, p, size) : INVALID_VALUE;
+int NAME(SpSM_destroyDescr)(plan *p) { return NAME(SpSV_destroyDescr)(p); }
+int NAME(SpSV_bufferSize)(const handle *h, int op, const void *alpha, sparse *a, const dense *x, const dense *y,
+                          int type, int algorithm, plan *p, size_t *size) {
+  return alpha && !algorithm && is_plan(p) ? ask(h, op, a, x, y, type, p, size) : INVALID_VALUE;
 }
-int cusparseSpSM_bufferSize(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
-                            const dense *y, int type, int algorithm, plan *p, size_t *size) {
-  return alpha && !algorithm && !op_b ? ask(h, op, a, x, y, type, p, size) : INVALID_VALUE;
+int NAME(SpSM_bufferSize)(const handle *h, int op, int op_b, const void *alpha, sparse *a, const dense *x,
+                          const dense *y, int type, int algorithm, plan *p, size_t *size) {
+  return op_b ? INVALID_VALUE : NAME(SpSV_bufferSize)(h, op, alpha, a, x, y, type, algorithm, p, size);
 }
-int cusparseSpSV_analysis(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y,
-                          int type, int algorithm, plan *p, void *buffer) {
-  const int status = alpha && !algorithm ? status_of(h, op, a, x, y, type) : INVALID_VALUE;
-  return status ? status : analyse(p, buffer);
+int NAME(SpSV_analysis)(const handle *h, int op, const void *alpha, sparse *a, const dense *x, const dense *y, int type,
+                        int algorithm, plan *p, void *buffer) {
+  const int status = alpha && !algorithm && is_plan(p) ? status_of(h, op, a, x, y, type) : INVALID_VALUE;
+  return status ? status : analyse(h, a, p, buffer);
 }
-int cusparseSpSM_analysis(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
-                          const dense *y, int type, int algorithm, plan *p, void *buffer) {
-  const int status = alpha && !algorithm && !op_b ? status_of(h, op, a, x, y, type) : INVALID_VALUE;
-  return status ? status : analyse(p, buffer);
+int NAME(SpSM_analysis)(const handle *h, int op, int op_b, const void *alpha, sparse *a, const dense *x, const dense *y,
+                        int type, int algorithm, plan *p, void *buffer) {
+  return op_b ? INVALID_VALUE : NAME(SpSV_analysis)(h, op, alpha, a, x, y, type, algorithm, p, buffer);
 }
-int cusparseSpSV_solve(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y,
-                       int type, int algorithm, plan *p) {
-  return algorithm ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p);
+#if defined HIPSPARSE && HIPSPARSE < 3
+int hipsparseSpSV_solve(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y,
+                        int type, int algorithm, plan *p, void *buffer) {
+  return algorithm || !is_plan(p) ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p, buffer);
 }
+#else
+int NAME(SpSV_solve)(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const dense *y,
+                     int type, int algorithm, plan *p) {
+  return algorithm || !is_plan(p) ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p, p->buffer);
+}
+#endif
+#ifdef HIPSPARSE
+/* Takes each matrix to be by columns, as hipSPARSE 3.0 does. hipSPARSE 2 copies in the null stream, before the earlier
+ * work of the handle's stream. */
+int hipsparseSpSM_solve(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
+                        const dense *y, int type, int algorithm, plan *p, void *buffer) {
+  (void)buffer;
+  if (algorithm || op_b || !is_plan(p)) return INVALID_VALUE;
+  if (VERSION < 3 || x->by_rows || y->by_rows) return EXECUTION_FAILED;
+  return solve(h, op, alpha, a, x, y, type, p, p->buffer);
+}
+#else
 int cusparseSpSM_solve(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x,
                        const dense *y, int type, int algorithm, plan *p) {
-  return algorithm || op_b ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p);
+  return algorithm || op_b ? INVALID_VALUE : solve(h, op, alpha, a, x, y, type, p, p->buffer);
 }
+#endif
 
+#ifndef HIPSPARSE
+static int use(void *buffer) {
+  if (!is_buffer(buffer)) return INVALID_VALUE;
+  memset(buffer, 0xa5, BUFFER);
+  return SUCCESS;
+}
 #include "sparse_matrices.h"
+#endif

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
-from helpers.devices import here, library_or_skip, open_or_skip
+from helpers.devices import HIP, here, library_or_skip, open_or_skip
 from offload_args import Device, DevicePtr, In, Out, blas, libraries, offload_args, sparse, testing, update
 from offload_args.errors import (
     AliasError,
@@ -34,15 +34,13 @@ FORMATS = ("csr", "csc", "coo", "bsr")
 DTYPES = ("float32", "float64", "complex64", "complex128")
 TRANS = ("N", "T", "C")
 SHAPE = (6, 8)
+LIBRARIES = {"cuda": "cusparse", "hip": "hipsparse"}
 
 
-@pytest.fixture(params=here("host", "sim:0", "cuda:0"))
+@pytest.fixture(params=here("host", "sim:0", "cuda:0", HIP))
 def on(request: pytest.FixtureRequest) -> str:
     """The name of a device with sparse matrices."""
-    name = open_or_skip(request.param)
-    if name.startswith("cuda"):
-        library_or_skip("cusparse", name)
-    return name
+    return with_library(request.param)
 
 
 @pytest.fixture(params=here("host", "sim:0", "cuda:0"))
@@ -61,17 +59,34 @@ def cpu(request: pytest.FixtureRequest) -> str:
     return open_or_skip(request.param)
 
 
+def with_library(device: str) -> str:
+    """Open a device, and load its library of sparse matrices."""
+    name = open_or_skip(device)
+    library = LIBRARIES.get(name.partition(":")[0])
+    if library:
+        library_or_skip(library, name)
+    return name
+
+
+# The devices that make sparse matrices: products of two of them, and conversions.
+MAKING = pytest.mark.parametrize("on", here("host", "sim:0", "cuda:0"), indirect=True)
+
+
+def is_gpu(on: str) -> bool:
+    return on.startswith(("cuda", "hip"))
+
+
 def lacks(
     on: str, form: str, trans: str = "N", dtype: str = "float64", solves: bool = False, factors: bool = False
 ) -> bool:
-    """Return whether cuSPARSE lacks a function for this case, or cuDSS for factors."""
-    if not on.startswith("cuda"):
+    """Return whether the library of a GPU lacks a function for this case, or cuDSS for factors."""
+    if not is_gpu(on):
         return False
     if factors and form in ("coo", "bsr"):
         return True
     solves = solves or factors
     if form == "bsr":
-        return solves or trans != "N"
+        return solves or trans != "N" or on.startswith("hip")
     return solves and form == "csc" and trans == "C" and np.dtype(dtype).kind == "c"
 
 
@@ -130,11 +145,11 @@ def test_products_of_each_format_dtype_and_operation(on: str, form: str, dtype: 
     for index in ("int32", "int64"):
         A = matrix(elements, form, index)
         for trans in TRANS:
+            columns = SHAPE[1] if trans == "N" else SHAPE[0]
             if lacks(on, form, trans):
                 with pytest.raises(LibraryError, match=r"^sparse\.matmul: .* lend A\.tocsr\(\)"):
-                    sparse.matmul(A, np.ones(6, dtype), trans=trans, device=on)
+                    sparse.matmul(A, np.ones(columns, dtype), trans=trans, device=on)
                 continue
-            columns = SHAPE[1] if trans == "N" else SHAPE[0]
             for shape in ((columns,), (columns, 3), (columns, 0)):
                 x = np.arange(float(np.prod(shape))).reshape(shape).astype(dtype)
                 agree(sparse.matmul(A, x, trans=trans, device=on), op(elements, trans) @ x, dtype)
@@ -147,6 +162,8 @@ def test_products_of_each_format_dtype_and_operation(on: str, form: str, dtype: 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_factors_and_out(on: str, form: str) -> None:
+    if lacks(on, form):
+        form = "csr"
     for dtype, alpha, beta in (("float32", 2, -0.5), ("float64", np.float64(-1.5), 1), ("complex128", 1j, 2 - 1j)):
         elements, x = dense(dtype), np.arange(8.0).astype(dtype)
         y = np.arange(6.0).astype(dtype)
@@ -164,7 +181,7 @@ def test_out_is_not_read_without_beta(on: str) -> None:
         sparse.matmul(dA, dx, dy)
         up = Device(on).counters.bytes_up - before
     agree(y, elements @ x, "float64")
-    moved = (A.data, A.indices, A.indptr, x) if on.startswith("cuda") else (y,)  # SciPy reads the host's arrays
+    moved = (A.data, A.indices, A.indptr, x) if is_gpu(on) else (y,)  # SciPy reads the host's arrays
     assert up == sum(array.nbytes for array in moved)
 
 
@@ -295,7 +312,7 @@ def test_read_only_and_strided_arrays_are_lent(on: str) -> None:
 
 def test_matrices_of_the_old_classes(on: str) -> None:
     elements = dense("float64")
-    for form in FORMATS:
+    for form in (form for form in FORMATS if not lacks(on, form)):
         A = getattr(scipy.sparse, f"{form}_matrix")(matrix(elements, form))
         agree(sparse.matmul(A, np.ones(8), device=on), elements @ np.ones(8), "float64")
 
@@ -303,6 +320,7 @@ def test_matrices_of_the_old_classes(on: str) -> None:
 # -- products of two sparse matrices, and conversions --
 
 
+@MAKING
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None:
@@ -325,6 +343,7 @@ def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None
             agree(sparse.matmul(dA, dB, alpha=-2).to_host().toarray(), -2 * left @ right, dtype)
 
 
+@MAKING
 def test_products_of_sparse_matrices_are_operands_themselves(on: str) -> None:
     elements, x = system("float64"), np.arange(8.0)
     A = matrix(elements)
@@ -342,6 +361,7 @@ def test_products_of_sparse_matrices_are_operands_themselves(on: str) -> None:
         agree(sparse.spsolve_triangular(upper, dx).to_host(), expected, "float64")
 
 
+@MAKING
 def test_products_of_mixed_dtypes_and_of_no_elements(on: str) -> None:
     A, B = matrix(dense("float32")), matrix(dense("complex128", (8, 3)), "csc")
     agree(sparse.matmul(A, B, device=on).toarray(), A.toarray() @ B.toarray(), "complex128")
@@ -352,6 +372,7 @@ def test_products_of_mixed_dtypes_and_of_no_elements(on: str) -> None:
     assert sparse.matmul(matrix(first), matrix(second), device=on).nnz == 0
 
 
+@MAKING
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_conversions(on: str, form: str, dtype: str) -> None:
@@ -386,6 +407,7 @@ def count(elements: NDArray[Any]) -> int:
     return int(np.count_nonzero(elements))
 
 
+@MAKING
 def test_dense_matrices_of_any_layout_become_sparse(on: str) -> None:
     for dtype in DTYPES:
         x = np.zeros((9, 12), dtype)
@@ -404,6 +426,7 @@ def test_dense_matrices_of_any_layout_become_sparse(on: str) -> None:
                 assert dA.nnz == 0 and sparse.convert(dA, "dense")._shape == shape
 
 
+@MAKING
 def test_conversions_share_the_arrays_that_stay_the_same(on: str) -> None:
     A = matrix(dense("float64"))
     with sparse.lend(A, device=on) as dA:
@@ -412,6 +435,7 @@ def test_conversions_share_the_arrays_that_stay_the_same(on: str) -> None:
             assert sparse.convert(dA, "coo").data is dA.data
 
 
+@MAKING
 def test_sparse_operands_that_do_not_fit_are_named(on: str) -> None:
     A, B = matrix(dense("float64")), matrix(dense("float64", (8, 4)))
     wide, single = matrix(dense("float64", (8, 4)), index="int64"), matrix(dense("float32", (8, 4)))
@@ -453,6 +477,7 @@ def test_sparse_operands_that_do_not_fit_are_named(on: str) -> None:
         sparse.convert(dA, "csc")
 
 
+@MAKING
 def test_a_captured_region_makes_no_sparse_matrices(on: str) -> None:
     region = offload_args(np.ones((2, 2)), device=on)
     with sparse.lend(matrix(system("float64")), device=on) as dA, region as (dx,):
@@ -776,9 +801,10 @@ def test_a_captured_region_has_no_sparse_matrices_on_the_cpu(cpu: str) -> None:
 
 
 def test_a_device_that_is_full_is_named() -> None:
-    testing.sim_device(index=0, capacity=1024)
+    testing.sim_device(index=1, capacity=1024)
     with pytest.raises(DeviceMemoryError):
-        sparse.matmul(matrix(dense("float64", (64, 64))), np.ones(64), device="sim:0")
+        sparse.matmul(matrix(dense("float64", (64, 64))), np.ones(64), device="sim:1")
+    testing.sim_device(index=1)
 
 
 def test_without_scipy_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -803,6 +829,58 @@ def test_a_captured_product_is_replayed_with_new_values(gpu: str) -> None:
             dA.data.assign(factor * A.data)
             graph.replay(x=np.arange(8.0))
             agree(dy.to_host(), factor * (A @ np.arange(8.0)), "float64")
+
+
+@pytest.mark.parametrize("gpu", here(HIP) or [HIP])
+def test_a_capture_refuses_products_of_hipsparse(gpu: str) -> None:
+    with_library(gpu)
+    A, x, y = matrix(dense("float64")), np.ones(8), np.zeros(6)
+    region = offload_args(x, y, device=gpu)
+    with sparse.lend(A, device=gpu) as dA, region as (dx, dy):
+        sparse.matmul(dA, dx, out=dy)
+        with pytest.raises(CaptureError, match=r"^sparse\.matmul: .*hipSPARSE may wait and allocate"):
+            with region.capture():
+                sparse.matmul(dA, dx, out=dy, alpha=2.0)
+    agree(y, A @ x, "float64")
+
+
+@pytest.mark.parametrize("gpu", here(HIP) or [HIP])
+def test_amd_multiplies_no_bsr_and_the_error_says_what_to_lend(gpu: str) -> None:
+    with_library(gpu)
+    A = matrix(dense("float64"), "bsr")
+    with pytest.raises(LibraryError, match=r"^sparse\.matmul: hipSPARSE multiplies no bsr matrices; lend A\.tocsr\(\)"):
+        sparse.matmul(A, np.ones(8), device=gpu)
+    agree(sparse.matmul(A.tocsr(), np.ones(8), device=gpu), A @ np.ones(8), "float64")
+
+
+@pytest.mark.parametrize("gpu", here("cuda:0", HIP) or ["cuda:0"])
+def test_triangles_of_right_sides_in_any_order(gpu: str) -> None:
+    with_library(gpu)
+    elements = system("complex64")
+    right = (np.arange(40.0).reshape(8, 5) * (1 - 2j)).astype("complex64")
+    expected = np.linalg.solve(np.tril(elements).T, right)
+    wide = np.repeat(right, 2, axis=1)
+    for b, step in ((right, 1), (np.asfortranarray(right), 1), (wide, 2), (np.asfortranarray(wide), 2)):
+        for x in (np.zeros((8, 5), "complex64"), np.zeros((8, 5), "complex64", order="F")):
+            with sparse.lend(matrix(elements), device=gpu) as dA, offload_args(b, Out(x), device=gpu) as (db, dx):
+                sparse.spsolve_triangular(dA, db[:, ::step], out=dx, trans="T")
+            agree(x, expected, "complex64")
+
+
+@pytest.mark.parametrize("gpu", here(HIP) or [HIP])
+def test_amd_makes_no_sparse_matrices_and_factors_none(gpu: str) -> None:
+    with_library(gpu)
+    A = matrix(system("float64"))
+    with pytest.raises(LibraryError, match=r"^sparse\.spsolve: hipSPARSE factors no matrices; call sparse\.spsolve_"):
+        sparse.spsolve(A, np.ones(8), device=gpu)
+    agree(sparse.spsolve(A, np.ones(8)), np.linalg.solve(A.toarray(), np.ones(8)), "float64")  # on the host
+    with pytest.raises(LibraryError, match=r"^sparse\.matmul: .* two sparse matrices of hipSPARSE; multiply them with"):
+        sparse.matmul(A, A, device=gpu)
+    with sparse.lend(A, device=gpu) as dA, offload_args(np.eye(2), device=gpu) as (dx,):
+        with pytest.raises(LibraryError, match=r"^sparse\.convert: .* of hipSPARSE; convert the matrix with SciPy"):
+            sparse.convert(dA, "coo")
+        with pytest.raises(LibraryError, match=r"^sparse\.convert: .* of hipSPARSE; convert the array with SciPy"):
+            sparse.convert(dx, "csr")
 
 
 def _absent(name: str) -> None:
@@ -841,21 +919,7 @@ def test_a_gpu_without_cudss_factors_no_matrices(gpu: str, monkeypatch: pytest.M
 def test_arrays_are_computed_on_the_default_device() -> None:
     A, x = matrix(dense("float64")), np.ones(8)
     device = Device.default().name
-    if device.startswith("hip"):
-        pytest.skip("device unavailable: AMD's have no sparse matrices here")
-    if device.startswith("cuda"):
-        library_or_skip("cusparse", device)
+    with_library(device)
     before = Device(device).counters.allocations
     agree(sparse.matmul(A, x), A @ x, "float64")
     assert Device(device).counters.allocations > before
-
-
-@pytest.mark.parametrize("gpu", here("hip:0") or ["hip:0"])
-def test_an_amd_gpu_has_no_sparse_matrices_yet(gpu: str) -> None:
-    open_or_skip(gpu)
-    A = matrix(dense("float64"))
-    with pytest.raises(LibraryError, match=rf"^sparse\.matmul: {gpu} has no sparse matrices in offload_args yet"):
-        sparse.matmul(A, np.ones(8), device=gpu)
-    with sparse.lend(A, device=gpu) as dA, offload_args(np.ones(8), device=gpu) as (dx,):
-        with pytest.raises(LibraryError, match=rf"^sparse\.matmul: {gpu} has no sparse matrices in offload_args yet"):
-            assert dA @ dx

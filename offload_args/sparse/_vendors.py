@@ -1,6 +1,6 @@
-"""Sparse matrices by cuSPARSE's generic functions.
+"""Sparse matrices on GPUs, by the generic functions of cuSPARSE and hipSPARSE.
 
-Its descriptors contain addresses, so each call makes new descriptors.
+Their descriptors contain addresses, so each call makes new descriptors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
     from .matrix import LentMatrix
 
-__all__ = ["CuSparse"]
+__all__ = ["CuSparse", "HipSparse", "OnGPU"]
 
 _OPS: Final = {"N": 0, "T": 1, "C": 2}
 _INDICES: Final = {"int32": 2, "int64": 3}
@@ -47,19 +47,20 @@ class _Dense(NamedTuple):
     order: int  # 0 for a vector
 
 
-class CuSparse(Adapter):
-    """cuSPARSE, the library of NVIDIA GPUs."""
+class OnGPU(Adapter):
+    """A library of a vendor with the generic functions of cuSPARSE."""
 
-    backend: ClassVar[str | None] = "cuda"
-    library: ClassVar[str] = "cusparse"
-    title: ClassVar[str] = "cuSPARSE"
+    library: ClassVar[str]
+    title: ClassVar[str]  # the library's name in messages
+    block_operations: ClassVar[str]  # the operations on bsr matrices in products with vectors and matrices
+    vector_algorithms: ClassVar[dict[str, int]] = {}  # {format: the algorithm of SpMV, if it is not the default one}
+    solved_order: ClassVar[int] = 0  # the order of matrices that SpSM takes; 0 stands for both orders
 
     def __init__(self) -> None:
         libraries.load(self.library)
         self._raw: Any = importlib.import_module(f"..{self.library}", __package__).raw
         self._ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
-        self._solver: CuDSS | None = None  # loaded at its first use, because it is a library of its own
 
     # -- what offload_args.sparse calls --
 
@@ -69,22 +70,24 @@ class CuSparse(Adapter):
         """Set y to alpha op(A) x + beta y."""
         if not y.size:
             return
-        if not (A.nnz and x.size):  # cuSPARSE refuses arrays without elements
+        if not (A.nnz and x.size):  # the libraries refuse arrays without elements
             self._scale(y, beta)
             return
-        if A.format == "bsr" and trans != "N":
-            raise LibraryError(f"{function}: cuSPARSE multiplies no transposes of bsr; lend A.tocsr()")
+        if A.format == "bsr" and trans not in self.block_operations:
+            kind = "transposes of bsr" if self.block_operations else "bsr matrices"
+            raise LibraryError(f"{function}: {self.title} multiplies no {kind}; lend A.tocsr()")
         trans = _plain(trans, A.dtype)
         written = self._dense(y, reads=beta != 0)
         read = self._dense(x, order=written.order)
         factors = [self._number(value, A.dtype) for value in (alpha, beta)]
         name = "SpMV" if not written.order else "SpMM"
         ops = (_OPS[trans],) if name == "SpMV" else (_OPS[trans], _OPS["N"])
+        algorithm = self.vector_algorithms.get(A.format, _DEFAULT) if name == "SpMV" else _DEFAULT
 
         def parameters(descriptors: _Descriptors) -> tuple[Any, ...]:
             type_ = _VALUES[A.dtype.name]
             dense = descriptors.dense(read, 0), factors[1], descriptors.dense(written, 1)
-            return (descriptors.handle, *ops, factors[0], descriptors.sparse, *dense, type_, _DEFAULT)
+            return (descriptors.handle, *ops, factors[0], descriptors.sparse, *dense, type_, algorithm)
 
         def ask(descriptors: _Descriptors) -> int:
             return self._call(f"{name}_bufferSize", *parameters(descriptors), descriptors.size)
@@ -103,10 +106,10 @@ class CuSparse(Adapter):
     ) -> None:
         """Solve op(A) x = b for one triangle of A. The diagonal is not checked; a zero on it gives infinities."""
         if A.format == "bsr":
-            raise LibraryError(f"{function}: cuSPARSE solves no triangles of bsr; lend A.tocsr()")
+            raise LibraryError(f"{function}: {self.title} solves no triangles of bsr; lend A.tocsr()")
         if A.format == "csc":
             if _plain(trans, A.dtype) == "C":
-                raise LibraryError(f'{function}: cuSPARSE has no trans="C" for csc; lend A.tocsr()')
+                raise LibraryError(f'{function}: {self.title} has no trans="C" for csc; lend A.tocsr()')
             A, trans, lower = A.T, "T" if trans == "N" else "N", not lower
         if not A.nnz:
             if not unit_diagonal:
@@ -114,62 +117,87 @@ class CuSparse(Adapter):
             x.copy_from(b)
             return
         trans = _plain(trans, A.dtype)
-        written = self._dense(x, reads=False)
+        written = self._dense(x, reads=False, order=self.solved_order)
         read = self._dense(b, order=written.order)
         scale = self._number(1, A.dtype)
-        name, kind = ("SpSV", "cusparseSpSVDescr_t") if not written.order else ("SpSM", "cusparseSpSMDescr_t")
-        ops = (_OPS[trans],) if name == "SpSV" else (_OPS[trans], _OPS["N"])
 
         def steps(descriptors: _Descriptors, solves: bool) -> int:
             for attribute, value in ((_FILL_MODE, not lower), (_DIAG_TYPE, unit_diagonal)):
                 setting = self._ffi.new("int *", int(value))
                 self._check("SpMatSetAttribute", descriptors.sparse, attribute, setting, 4)
-            dense = descriptors.dense(read, 0), descriptors.dense(written, 1)
-            plan = descriptors.new(kind, f"{name}_createDescr", f"{name}_destroyDescr")
-            parameters = (
-                descriptors.handle,
-                *ops,
-                scale,
-                descriptors.sparse,
-                *dense,
-                _VALUES[A.dtype.name],
-                _DEFAULT,
-                plan,
-            )
-            status = self._call(f"{name}_bufferSize", *parameters, descriptors.size)
-            if status or not solves:
-                return status
-            return self._call(f"{name}_analysis", *parameters, descriptors.buffer) or self._call(
-                f"{name}_solve", *parameters
-            )
+            by_vectors = not written.order or self._solves_vectors_only(descriptors.handle)
+            name = "SpSV" if by_vectors else "SpSM"
+            ops = (_OPS[trans],) if by_vectors else (_OPS[trans], _OPS["N"])
+            plan = descriptors.new(f"{self.library}{name}Descr_t", f"{name}_createDescr", f"{name}_destroyDescr")
+            status = 0
+            for line in range(written.lines if by_vectors else 1):
+                dense = (descriptors.dense(operand, i, line, by_vectors) for i, operand in enumerate((read, written)))
+                type_ = _VALUES[A.dtype.name]
+                parameters = descriptors.handle, *ops, scale, descriptors.sparse, *dense, type_, _DEFAULT, plan
+                if line == 0:  # the analysis of A serves each vector
+                    status = self._call(f"{name}_bufferSize", *parameters, descriptors.size)
+                    if solves:
+                        status = status or self._call(f"{name}_analysis", *parameters, descriptors.buffer)
+                if status or not solves:
+                    break
+                status = self._solve(name, parameters, descriptors.buffer)
+            return status
 
-        key = (name, trans, A.dtype, b.shape, lower, unit_diagonal)
+        key = ("solve", trans, A.dtype, b.shape, lower, unit_diagonal)
         ask, work = (lambda descriptors: steps(descriptors, False)), (lambda descriptors: steps(descriptors, True))
         self._run(function, A, ("b", read), ("out", written), _core.OA_OVERWRITE, key, ask, work)
         if written.pointer is not x:
             x.copy_from(written.pointer)
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
-        """Solve op(A) x = b by cuDSS, because cuSPARSE has no factorization."""
-        if self._solver is None:
-            self._solver = CuDSS(function)
-        self._solver.solve(function, A, b, x, trans, self)
+        """Solve op(A) x = b, if a library can factor A."""
+        raise LibraryError(
+            f"{function}: {self.title} factors no matrices; call sparse.spsolve_triangular for a triangle, iterate "
+            f"with sparse.matmul, or lend A to the host"
+        )
 
     def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> _results.Arrays:
         """Return alpha A B."""
-        return _results.product(self, function, A, B, alpha)
+        raise LibraryError(
+            f"{function}: this package calls no products of two sparse matrices of {self.title}; multiply them with "
+            f"SciPy, and lend the product"
+        )
 
     def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
         """Return A in another format, or a pointer to a dense matrix."""
-        return _results.converted(self, function, A, form)
+        raise LibraryError(
+            f"{function}: this package calls no conversions of {self.title}; convert the matrix with SciPy, and lend "
+            f"the result"
+        )
 
     def from_dense(self, function: str, x: DevicePtr) -> _results.Arrays:
         """Return a dense matrix as a csr matrix."""
-        return _results.from_dense(self, function, x)
+        raise LibraryError(
+            f"{function}: this package calls no conversions of {self.title}; convert the array with SciPy, and lend "
+            f"the result"
+        )
 
     def by_columns(self, pointer: DevicePtr, reads: bool = True) -> _Dense:
         """Return an array by columns, or a copy."""
         return self._dense(pointer, reads, _BY_COLUMNS if len(pointer._shape) > 1 else 0)
+
+    # -- the differences of the libraries --
+
+    def order(self, handle: Any, order: int) -> int:
+        """Return the library's number for the order of a matrix."""
+        return order
+
+    def _solves_vectors_only(self, handle: Any) -> bool:
+        """Return whether the library's SpSM can't be used, so that SpSV solves a line at a time."""
+        return False
+
+    def _solve(self, name: str, parameters: tuple[Any, ...], buffer: Any) -> int:
+        """Call SpSV_solve or SpSM_solve."""
+        return self._call(f"{name}_solve", *parameters)
+
+    def _type(self, name: str) -> Any:
+        """Return the C type of a function."""
+        return self._raw.function_type(f"{self.library}{name}")
 
     # -- calls --
 
@@ -215,11 +243,11 @@ class CuSparse(Adapter):
         _core.library_call(function, self.library, tuple(operands), called)
 
     def function(self, name: str) -> Any:
-        """Return a function of cuSPARSE."""
+        """Return a function of the library."""
         function = self._functions.get(name)
         if function is None:
             symbol = f"{self.library}{name}"
-            function = self._ffi.cast(self._raw.function_type(symbol), _core.library_address(self.library, symbol))
+            function = self._ffi.cast(self._type(name), _core.library_address(self.library, symbol))
             self._functions[name] = function
         return function
 
@@ -276,15 +304,15 @@ class _Descriptors:
     """The descriptors of one call, until its end."""
 
     def __init__(
-        self, library: CuSparse, A: LentMatrix, handle: int, addresses: tuple[int, ...], size: Any, buffer: int
+        self, library: OnGPU, A: LentMatrix, handle: int, addresses: tuple[int, ...], size: Any, buffer: int
     ) -> None:
         ffi = library._ffi
         self._library = library
         self._ffi = ffi
         self._matrix = A
         self._owned: list[tuple[str, Any]] = []
-        self._addresses = [ffi.cast("void *", address) for address in addresses]
-        self.handle = ffi.cast("cusparseHandle_t", handle)
+        self._addresses = addresses
+        self.handle = ffi.cast(f"{library.library}Handle_t", handle)
         self.size = size
         self.buffer = ffi.cast("void *", buffer)
 
@@ -305,9 +333,9 @@ class _Descriptors:
 
     def _sparse(self) -> Any:
         A = self._matrix
-        data, first, second = self._addresses[:3]
+        data, first, second = (self._ffi.cast("void *", address) for address in self._addresses[:3])
         index, value = _INDICES[A.index_dtype.name], _VALUES[A.dtype.name]
-        kind, (m, n) = "cusparseSpMatDescr_t", A.shape
+        kind, (m, n) = f"{self._library.library}SpMatDescr_t", A.shape
         if A.format == "coo":
             return self.new(kind, "CreateCoo", "DestroySpMat", m, n, A.nnz, first, second, data, index, 0, value)
         if A.format == "bsr":
@@ -319,15 +347,93 @@ class _Descriptors:
         compressed = second, first, data, index, index, 0, value
         return self.new(kind, create, "DestroySpMat", m, n, A.nnz, *compressed)
 
-    def dense(self, operand: _Dense, place: int) -> Any:
-        """Return the descriptor of the operand that is read (place 0), or of the result (place 1)."""
+    def dense(self, operand: _Dense, place: int, line: int = 0, as_vector: bool = False) -> Any:
+        """Return the descriptor of the operand that is read (place 0), or of the result (place 1).
+
+        as_vector: whether only this line of a matrix is described, as a vector.
+        """
         address, value = self._addresses[3 + place], _VALUES[operand.pointer.dtype.name]
-        if not operand.order:
-            size = operand.pointer.size
-            return self.new("cusparseDnVecDescr_t", "CreateDnVec", "DestroyDnVec", size, address, value)
+        kind = f"{self._library.library}Dn{{}}Descr_t"
+        if as_vector or not operand.order:
+            address += line * operand.step * operand.pointer.dtype.itemsize
+            arrays: tuple[Any, ...] = operand.line, self._ffi.cast("void *", address), value
+            return self.new(kind.format("Vec"), "CreateDnVec", "DestroyDnVec", *arrays)
         rows, columns = operand.pointer._shape
-        arrays = rows, columns, operand.step, address, value, operand.order
-        return self.new("cusparseDnMatDescr_t", "CreateDnMat", "DestroyDnMat", *arrays)
+        order = self._library.order(self.handle, operand.order)
+        arrays = rows, columns, operand.step, self._ffi.cast("void *", address), value, order
+        return self.new(kind.format("Mat"), "CreateDnMat", "DestroyDnMat", *arrays)
+
+
+class CuSparse(OnGPU):
+    """cuSPARSE, the library of NVIDIA GPUs."""
+
+    backend: ClassVar[str | None] = "cuda"
+    library: ClassVar[str] = "cusparse"
+    title: ClassVar[str] = "cuSPARSE"
+    block_operations: ClassVar[str] = "N"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._solver: CuDSS | None = None  # loaded at its first use, because it is a library of its own
+
+    def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
+        """Solve op(A) x = b by cuDSS, because cuSPARSE has no factorization."""
+        if self._solver is None:
+            self._solver = CuDSS(function)
+        self._solver.solve(function, A, b, x, trans, self)
+
+    def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> _results.Arrays:
+        return _results.product(self, function, A, B, alpha)
+
+    def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
+        return _results.converted(self, function, A, form)
+
+    def from_dense(self, function: str, x: DevicePtr) -> _results.Arrays:
+        return _results.from_dense(self, function, x)
+
+
+class HipSparse(OnGPU):
+    """hipSPARSE, a library of AMD GPUs.
+
+    hipSPARSE 2 (ROCm 5) has another number for the order by rows. Its SpSV_solve takes the buffer. Its SpSM copies
+    in the null stream, which does not wait for the stream of the call, so it is not called.
+    """
+
+    backend: ClassVar[str | None] = "hip"
+    library: ClassVar[str] = "hipsparse"
+    title: ClassVar[str] = "hipSPARSE"
+    block_operations: ClassVar[str] = ""
+    # CSR_ALG2 needs no analysis. The analysis of the default algorithm would be lost with the descriptor.
+    vector_algorithms: ClassVar[dict[str, int]] = {"csr": 3, "csc": 3}
+    solved_order: ClassVar[int] = _BY_COLUMNS  # before hipSPARSE 3.1.1, SpSM takes each matrix to be by columns
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._major = 0
+
+    def order(self, handle: Any, order: int) -> int:
+        return 0 if order == _BY_ROWS and self._version(handle) < 3 else order
+
+    def _solves_vectors_only(self, handle: Any) -> bool:
+        return self._version(handle) < 3
+
+    def _solve(self, name: str, parameters: tuple[Any, ...], buffer: Any) -> int:
+        takes_buffer = name == "SpSM" or self._major < 3
+        return self._call(f"{name}_solve", *parameters, *((buffer,) if takes_buffer else ()))
+
+    def _type(self, name: str) -> Any:
+        if name != "SpSV_solve":  # hipsparse.raw lacks it, because its arguments depend on the version
+            return super()._type(name)
+        types = "void *, int, void *, void *, void *, void *, int, int, void *" + ", void *" * (self._major < 3)
+        return self._ffi.typeof(f"int(*)({types})")
+
+    def _version(self, handle: Any) -> int:
+        """Return the major version of the library, which only a handle can be asked for."""
+        if not self._major:
+            number = self._ffi.new("int *")
+            self._check("GetVersion", handle, number)
+            self._major = number[0] // 100_000
+        return self._major
 
 
 def _plain(trans: str, dtype: np.dtype[Any]) -> str:
