@@ -136,7 +136,7 @@ class Joined:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key in HANDLE_FUNCTIONS:
                 self.faults += self.wrong_handle_function(key, value)
-            elif key not in ("type", "workspace_bytes", *HANDLE_MODES):
+            elif key not in ("type", "workspace_bytes", "handles_of", *HANDLE_MODES):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
         if "type" not in handle:
             self.faults.append(f"{self.name}.toml: [handle] has no type")

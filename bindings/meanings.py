@@ -146,6 +146,7 @@ HANDLE = {
     "set_pointer_mode": "the function that sets the pointer mode: whether numbers are on the host or on the device",
     "get_pointer_mode": "the function that returns the pointer mode",
     "set_workspace": "the function that gives a handle device memory as the workspace of its calls",
+    "handles_of": "another library, whose handles the functions take: `rocblas`",
     "host_mode": "the constant for numbers on the host",
     "device_mode": "the constant for numbers on the device",
 }

@@ -207,6 +207,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         **{key: key for key in others},
         **{key: str(index[handle[key]] if key in handle else -1) for key in HANDLE_FUNCTIONS},
         **{key: str(handle.get(key, 0)) for key in (*HANDLE_MODES, "workspace_bytes")},
+        **({"handles_of": quoted(handle["handles_of"])} if "handles_of" in handle else {}),
         "needs_handle": str(int(library.handle is not None and "create" not in handle)),
         "header_version": quoted(library.version),
         **({"older": "older", "older_count": "sizeof older / sizeof *older"} if older else {}),

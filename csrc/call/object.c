@@ -21,6 +21,13 @@ static int fail_object(const char *function, const oa_library *library, const oa
                  kind, use->handle);
 }
 
+/* Returns whether the object is a handle of another library that this library takes. */
+static bool is_taken_handle(const oa_library *library, const oa_object_use *use) {
+  const oa_object_state *state = use->state;
+  return library->handles_of && !use->kind && state->kind->is_handle &&
+         strcmp(state->library->name, library->handles_of) == 0;
+}
+
 /* Finds the object of one use. Called with the lock. */
 static int find(const char *function, const oa_library *library, oa_object_use *use) {
   int status;
@@ -28,7 +35,9 @@ static int find(const char *function, const oa_library *library, oa_object_use *
   if (!slot) return fail_object(function, library, use, status);
   const oa_object_state *state = use->state = slot->object;
   if (state->library == library && (!use->kind || state->kind == use->kind)) return OA_OK;
-  return oa_fail(OA_ERROR_TYPE, "%s: %s needs a %s.%s, got a %s.%s", function, use->name, library->name,
+  if (is_taken_handle(library, use)) return OA_OK;
+  return oa_fail(OA_ERROR_TYPE, "%s: %s needs a %s.%s, got a %s.%s", function, use->name,
+                 library->handles_of && !use->kind ? library->handles_of : library->name,
                  use->kind ? use->kind->name : "Handle", state->library->name, state->kind->name);
 }
 

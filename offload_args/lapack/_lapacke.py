@@ -157,7 +157,7 @@ class LAPACKE(Vendor):
         for V in (U, VT):
             sides += (A, max(m, n)) if V is None else (V, max(V._strides[2] // V.dtype.itemsize, V._shape[1]))
         arguments = *(self.value(self.jobz, job) for job in (left, right)), m, n, A, lda, s, *sides
-        return self.looped(f"{t}gesvd", A, *arguments, work=self._of_gesvd(t, m, n, A, s), sized=1)
+        return self.looped(f"{t}gesvd", A, *arguments, work=self._of_gesvd(t, (left, right), m, n, A, s), sized=1)
 
     def potri_batched(
         self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
@@ -243,12 +243,20 @@ class LAPACKE(Vendor):
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         arguments = *(self.value(self.jobz, job) for job in jobs), m, n, A, lda, *rest
-        return self.with_work(f"{t}gesvd", A, arguments, *self._of_gesvd(t, m, n, A, rest[0]), sized=1)
+        return self.with_work(f"{t}gesvd", A, arguments, *self._of_gesvd(t, jobs, m, n, A, rest[0]), sized=1)
 
-    def _of_gesvd(self, t: str, m: int, n: int, A: DevicePtr, s: DevicePtr) -> list[tuple[int, Any]]:
-        """Return the workspaces of gesvd."""
-        less = min(m, n)
-        work = [(less * less + 8 * less + (m + n) * (_BLOCK + 1), A.dtype)]
+    def _of_gesvd(
+        self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, s: DevicePtr
+    ) -> list[tuple[int, Any]]:
+        """Return the workspaces of gesvd.
+
+        LAPACK first makes a long matrix square, by QR, and then needs blocks of the short side only, unless it makes
+        all vectors of the long side.
+        """
+        less, most = min(m, n), max(m, n)
+        is_long = most > 2 * less and jobs[m < n] != "A"
+        blocks = max(2 * less * (_BLOCK + 1), most) if is_long else (m + n) * (_BLOCK + 1)
+        work = [(less * less + 8 * less + blocks, A.dtype)]
         return [*work, (5 * less, s.dtype)] if t in "cz" else work
 
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:

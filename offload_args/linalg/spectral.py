@@ -76,11 +76,16 @@ def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> 
 
     See also: linalg.eigvalsh, linalg.svd, lapack.heevd; docs/guide/linalg.md.
     """
-    call, uplo = Call("linalg.eigh", device, a=a), _triangle("linalg.eigh", UPLO)
+    return _eigh("linalg.eigh", a, UPLO, device)
+
+
+def _eigh(name: str, a: Operand, UPLO: str, device: Device | str | None) -> EighResult:
+    """Do the work of eigh for the function `name`."""
+    call, uplo = Call(name, device, a=a), _triangle(name, UPLO)
     shape = call.need_square()
 
     def work(a: DevicePtr, w: DevicePtr, v: DevicePtr) -> None:
-        _eigenvalues("linalg.eigh", a, w, v, uplo, "V")
+        _eigenvalues(name, a, w, v, uplo, "V")
 
     (w, v), _ = call.run(work, Spec(shape[:-1], call.real), Spec(shape, call.dtype, "F"))
     return EighResult(w, call.wrapped("a", v))
@@ -100,12 +105,17 @@ def eigvalsh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None)
 
     See also: linalg.eigh, linalg.svd, lapack.heevd; docs/guide/linalg.md.
     """
-    call, uplo = Call("linalg.eigvalsh", device, a=a), _triangle("linalg.eigvalsh", UPLO)
+    return _eigvalsh("linalg.eigvalsh", a, UPLO, device)
+
+
+def _eigvalsh(name: str, a: Operand, UPLO: str, device: Device | str | None) -> Result:
+    """Do the work of eigvalsh for the function `name`."""
+    call, uplo = Call(name, device, a=a), _triangle(name, UPLO)
     shape = call.need_square()
 
     def work(a: DevicePtr, w: DevicePtr) -> None:
-        copied = new(a, a._shape, a.dtype, "F" if stored("linalg.eigvalsh", "a", a).ld_f else "C")
-        _eigenvalues("linalg.eigvalsh", a, w, copied, uplo, "N")
+        copied = new(a, a._shape, a.dtype, "F" if stored(name, "a", a).ld_f else "C")
+        _eigenvalues(name, a, w, copied, uplo, "N")
 
     (w,), _ = call.run(work, Spec(shape[:-1], call.real))
     return w
@@ -191,8 +201,8 @@ def _of_hermitian(call: Call, a: Operand, compute_uv: bool, device: Device | str
         )
     call.need_square()
     if not compute_uv:
-        return np.sort(np.abs(eigvalsh(a, device=device)), axis=-1)[..., ::-1]
-    values, vectors = eigh(np.asarray(a), device=device)
+        return np.sort(np.abs(_eigvalsh(call.name, a, "L", device)), axis=-1)[..., ::-1]
+    values, vectors = _eigh(call.name, np.asarray(a), "L", device)
     order = np.argsort(np.abs(values), axis=-1)[..., ::-1]
     values = np.take_along_axis(values, order, axis=-1)
     U = np.take_along_axis(vectors, order[..., None, :], axis=-1)

@@ -119,6 +119,28 @@ rocblas_status rocblas_get_stream(rocblas_handle h, hipStream_t *stream) {
 rocblas_status rocblas_set_workspace(rocblas_handle h, void *memory, size_t nbytes) {
   return answer(cublasSetWorkspace_v2(h, memory, nbytes));
 }
+/* A query of memory: calls of this handle answer how much memory they need, and do nothing else. */
+static rocblas_handle queried;
+static size_t most_needed;
+enum { MEMORY_ERROR = 5, QUERY_MISMATCH = 8, SIZE_INCREASED = 9, SIZE_UNCHANGED = 10 };
+rocblas_status rocblas_start_device_memory_size_query(rocblas_handle h) {
+  if (!is_good(h) || queried) return QUERY_MISMATCH;
+  queried = h, most_needed = 0;
+  return 0;
+}
+rocblas_status rocblas_stop_device_memory_size_query(rocblas_handle h, size_t *size) {
+  if (queried != h) return QUERY_MISMATCH;
+  queried = NULL, *size = most_needed;
+  return 0;
+}
+/* The answer to a query, or a failure for a workspace of the caller that is too small; otherwise 0. */
+int rocblas_double_needs(rocblas_handle h, size_t nbytes) {
+  if (!is_good(h)) return QUERY_MISMATCH;
+  if (queried != h) return h->workspace && h->workspace_bytes < nbytes ? MEMORY_ERROR : 0;
+  if (nbytes <= most_needed) return SIZE_UNCHANGED;
+  return most_needed = nbytes, SIZE_INCREASED;
+}
+int rocblas_double_is_queried(rocblas_handle h) { return queried == h; }
 rocblas_status rocblas_set_pointer_mode(rocblas_handle h, rocblas_pointer_mode mode) {
   return answer(cublasSetPointerMode_v2(h, mode));
 }

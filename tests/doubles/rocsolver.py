@@ -6,7 +6,8 @@ Each function computes by LAPACKE's function of the same name.
 
 The prototypes come from bindings/api/rocsolver.json. A call checks its arguments, and puts its work into the stream of
 its handle, which is a handle of rocBLAS's double. The work is done when something waits for the stream. Arrays and info
-have to be on the device. A captured stream is refused.
+have to be on the device. A captured stream is refused. In a query of memory, a call answers the memory that it needs; a
+workspace of the caller that is smaller is refused.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ int gpu_double_captures(const void *stream, operation *run, const void *argument
 int hipStreamIsCapturing(void *stream, int *status);
 void *hip_double_here(const void *address);
 rocblas_status rocblas_get_stream(rocblas_handle handle, void **stream);
+int rocblas_double_is_queried(rocblas_handle handle);
+int rocblas_double_needs(rocblas_handle handle, size_t nbytes);
 void scipy_LAPACKE_set_nancheck(int);
 
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
@@ -156,11 +159,14 @@ def double(name: str, function: dict[str, Any]) -> str:
     declared = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
     sizes = [label for label, _ in values if label in ("m", "n", "k", "nrhs", "batch_count")]
     first = "A && " if "n" in sizes else ""
+    needed = f"(size_t)64 * ({' + '.join(sizes)})"
     checks = [
+        f"  if (rocblas_double_is_queried(handle)) return rocblas_double_needs(handle, {needed});\n",
         f"  if ({' || '.join(f'{size} < 0' for size in sizes)}) return INVALID_SIZE;\n",
         f"  if ({' || '.join(f'!is_array({pointer})' for pointer in pointers)}) return INVALID_POINTER;\n",
         "  if (n && !A) return INVALID_POINTER;\n" if first else "",
         "  if (kind_of(info) != 2) return INVALID_POINTER;\n" if "info" in pointers else "",
+        f"  if (rocblas_double_needs(handle, {needed})) return rocblas_double_needs(handle, {needed});\n",
     ]
     return (
         f"struct {name}_call {{\n{fields}}};\n"

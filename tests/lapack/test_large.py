@@ -9,6 +9,8 @@ import pytest
 import scipy.linalg
 from numpy.typing import NDArray
 
+from helpers.devices import here
+from helpers.processes import python
 from offload_args import Out, Scratch, lapack, offload_args
 
 SLOW = pytest.mark.slow
@@ -80,3 +82,21 @@ def test_a_matrix_of_a_lower_rank(device: str) -> None:
     close(gram @ S, S * w)
     close(Q @ np.triu(R[:n]), original)
     close(Q.T @ Q, np.eye(n))
+
+
+LONG = """
+import numpy as np
+from offload_args import Out, lapack, linalg, offload_args
+for shape in (200_000, 2), (2, 200_000):
+    A, s = np.asarray(np.random.default_rng(1).standard_normal(shape), order="F"), np.empty(2)
+    U, VT = np.empty((shape[0], 2), order="F"), np.empty((2, shape[1]), order="F")
+    with offload_args(A.copy("F"), Out(s), Out(U), Out(VT), device="{device}") as lent:
+        lapack.gesvd(*lent)
+    print(np.allclose(U * s @ VT, A), end=" ")
+"""
+
+
+@pytest.mark.parametrize("device", here("host", "sim:0"))
+def test_singular_vectors_of_a_long_matrix_need_little_memory(device: str) -> None:
+    use = python(LONG.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="16MiB")
+    assert use.stdout == "True True ", use

@@ -122,6 +122,10 @@ def test_svd_of_a_hermitian_matrix_uses_its_eigenvalues(device: str, matrices: M
     stack.near((U * s[..., None, :]) @ Vh, A)
     stack.near(linalg.svd(A, compute_uv=False, hermitian=True, device=device), s)
     stack.near(s, np.linalg.svd(A, compute_uv=False))
+    A[0, 0, 0] = np.nan
+    for compute_uv in True, False:
+        with pytest.raises(np.linalg.LinAlgError, match=r"^linalg\.svd: "):
+            linalg.svd(A, compute_uv=compute_uv, hermitian=True, device=device)
 
 
 @pytest.mark.later("host")

@@ -317,6 +317,7 @@ struct oa_library {
    * workspace_bytes: the size of this workspace in a graph; 0: the library has no such function. */
   int set_workspace;
   int64_t workspace_bytes;
+  const char *handles_of; /* the name of another library, whose handles this library takes; or NULL */
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];
