@@ -267,6 +267,7 @@ _CALLERS: Final = {
     "oa_release": "Device.release",
     "oa_residency_configure": "testing",
     "oa_coherent_configure": "testing",
+    "oa_part_cost_configure": "testing",
     "oa_scratch": "DevicePtr",
     "oa_sim_configure": "testing",
     "oa_stage": "DevicePtr",

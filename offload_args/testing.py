@@ -19,6 +19,7 @@ __all__ = [
     "fail_call",
     "library",
     "no_mappings_left",
+    "part_cost",
     "residency",
     "sim_device",
 ]
@@ -158,6 +159,26 @@ def coherent(mode: Literal["never", "auto", "always"] = "always") -> Iterator[No
         yield
     finally:
         _core.coherent_configure(-1)
+
+
+@contextmanager
+def part_cost(nbytes: int = 0) -> Iterator[None]:
+    """Run a block in which each copy up of a part of an array counts for this number of bytes.
+
+    nbytes: in addition to the copied bytes. Usually the number is 256 KiB, so that small arrays go up whole.
+
+        A = np.ones((8, 5))
+        with testing.part_cost(), testing.counting("host") as moved, offload_args(In(A), device="host") as (dA,):
+            blas.asum(dA[2])
+            print(moved.bytes_up)  # 40
+
+    See also: testing.counting; docs/guide/transfers.md.
+    """
+    _core.part_cost_configure(nbytes)
+    try:
+        yield
+    finally:
+        _core.part_cost_configure(-1)
 
 
 def no_mappings_left() -> None:

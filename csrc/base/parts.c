@@ -128,21 +128,23 @@ static void merge_all(oa_parts *parts) {
   while (parts->count > 1 && merge_last(parts)) continue;
 }
 
-bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
-  int64_t bytes = 0; /* at least the number of bytes in the set */
+int64_t oa_parts_bytes(const oa_parts *parts) {
+  int64_t bytes = 0;
   for (int r = 0; parts && r < parts->count; r++) bytes += parts->runs[r]->bytes;
-  if (bytes < oa_lines_bytes(all)) return false;
+  return bytes;
+}
+
+bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
+  if (oa_parts_bytes(parts) < oa_lines_bytes(all)) return false;
   if (parts) merge_all(parts);
   return oa_parts_contain(parts, all);
 }
 
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more) {
   more = oa_lines_simplest(more);
-  int64_t count = more.count, bytes = oa_lines_bytes(more);
-  for (int r = 0; parts && r < parts->count; r++) {
-    count += parts->runs[r]->count;
-    bytes += parts->runs[r]->bytes;
-  }
+  int64_t count = more.count;
+  const int64_t bytes = oa_lines_bytes(more) + oa_parts_bytes(parts);
+  for (int r = 0; parts && r < parts->count; r++) count += parts->runs[r]->count;
   return count > FINE_COUNT && bytes / count < FINE_BYTES;
 }
 
@@ -168,12 +170,12 @@ static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval
   return true;
 }
 
-bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest) {
+bool oa_parts_missing(const oa_parts *parts, oa_lines lines, oa_parts **rest) {
   oa_parts_place place = {.low = 0};
   interval next;
-  all = oa_lines_simplest(all);
-  int64_t room = all.count;
-  for (int r = 0; r < parts->count; r++) room += parts->runs[r]->count;
+  lines = oa_lines_simplest(lines);
+  int64_t room = lines.count;
+  for (int r = 0; parts && r < parts->count; r++) room += parts->runs[r]->count;
   oa_parts *set = malloc(sizeof *set);
   run *left = new_run(room);
   if (!set || !left) {
@@ -181,12 +183,13 @@ bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest) {
     free(left);
     return false;
   }
-  bool more = next_interval(parts, &place, &next);
-  for (int64_t i = 0; i < all.count; i++) {
-    interval line = line_of(all, i);
-    for (; more && next.low < line.high; more = next_interval(parts, &place, &next)) {
+  bool more = parts && next_interval(parts, &place, &next);
+  for (int64_t i = 0; i < lines.count; i++) {
+    interval line = line_of(lines, i);
+    while (more && line.low < line.high && next.low < line.high) {
       if (next.low > line.low) append(left, (interval){line.low, next.low});
-      line.low = next.high;
+      if (next.high > line.low) line.low = next.high;
+      if (next.high <= line.high) more = next_interval(parts, &place, &next);
     }
     if (line.low < line.high) append(left, line);
   }
@@ -273,6 +276,14 @@ oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *fro
   }
   *from = furthest;
   return best;
+}
+
+bool oa_parts_add_all(oa_parts **parts, const oa_parts *more) {
+  oa_parts_place place = {.low = 0};
+  oa_lines lines;
+  while ((lines = oa_parts_next(more, &place)).count)
+    if (!oa_parts_add(parts, lines)) return false;
+  return true;
 }
 
 int64_t oa_parts_pieces(oa_parts *parts) {

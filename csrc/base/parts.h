@@ -18,14 +18,18 @@ typedef struct oa_parts_place {
 /* Adds the bytes of the lines. The time is proportional to the number of intervals of the lines, times the logarithm of
  * the number of all intervals. Returns false, and changes nothing, if host memory runs out. */
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
+/* Adds the bytes of another set, which may be NULL. Returns false if host memory runs out; the set may then have some
+ * of the bytes. */
+bool oa_parts_add_all(oa_parts **parts, const oa_parts *more);
+/* Returns at least the number of bytes in the set. */
+int64_t oa_parts_bytes(const oa_parts *parts);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set, which has no byte outside of the lines. Does not read the
  * intervals if the set has too few bytes. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
-/* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of the lines. Returns false
- * if host memory runs out. */
-bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
+/* Sets *rest to the bytes of the lines that are not in the set. Returns false if host memory runs out. */
+bool oa_parts_missing(const oa_parts *parts, oa_lines lines, oa_parts **rest);
 /* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 /* Returns the next lines of the set and advances the place. Returns 0 lines after the end of the set. The lines have no

@@ -16,7 +16,8 @@ typedef struct arrival {
   oa_mapping *mapping;
   int group;
   bool host_writes; /* an update lets the host write some of the group */
-  oa_parts *rest;   /* bytes that calls did not write, if they wrote some */
+  bool part;        /* all operands of the group need some of it only */
+  oa_parts *rest;   /* the bytes to bring up, if these are not all bytes of the group */
 } arrival;
 
 /* Returns the reason why the group goes up: an operand reads it, or writes some of it. */
@@ -56,6 +57,27 @@ static int gather_unseen(const oa_region_state *region, const arrival *arrivals,
   return number;
 }
 
+/* Finds the bytes of a group that operands reach and the device lacks. Returns false if host memory runs out. */
+static bool find_reached(const oa_call *call, const oa_reach *reaches, arrival *a) {
+  const oa_group *group = &a->mapping->groups[a->group];
+  bool enough = true;
+  for (int i = 0; i < call->count && enough; i++) {
+    const oa_slot *slot = call->operands[i].slot;
+    oa_parts *missing = NULL;
+    if (!reaches[i].up || slot->group != group) continue;
+    enough =
+        oa_parts_missing(oa_group_present(group), reaches[i].lines, &missing) && oa_parts_add_all(&a->rest, missing);
+    oa_parts_clear(&missing);
+  }
+  return enough;
+}
+
+/* Marks the arrival of a group as whole if the operand needs all of the group. */
+static void join_arrival(arrival *arrivals, int count, const oa_slot *slot, bool part) {
+  for (int i = 0; i < count; i++)
+    if (&arrivals[i].mapping->groups[arrivals[i].group] == slot->group) arrivals[i].part &= part;
+}
+
 /* Collects the groups to bring up, each once, in the operands' order, and adds the most moves for them to *most.
  * Returns false if host memory runs out. */
 static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arrival *arrivals, int *count, size_t *most) {
@@ -64,14 +86,25 @@ static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arriva
     const oa_slot *slot = call->operands[i].slot;
     oa_mapping *mapping = slot->mapping;
     oa_group *group = slot->group;
-    if (!reaches[i].up || group->arriving) continue;
-    arrival *a = &arrivals[(*count)++];
-    *a = (arrival){mapping, (int)(group - mapping->groups),
-                   mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high), NULL};
+    if (!reaches[i].up) continue;
+    if (group->arriving) {
+      join_arrival(arrivals, *count, slot, reaches[i].part);
+      continue;
+    }
+    arrivals[(*count)++] =
+        (arrival){mapping, (int)(group - mapping->groups),
+                  mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high), reaches[i].part, NULL};
     group->arriving = true;
-    if (group->parts) {
-      enough = enough && oa_parts_missing(group->parts, mapping->views[group->cover].lines, &a->rest);
-      *most += (size_t)oa_parts_pieces(a->rest);
+  }
+  for (int i = 0; i < *count; i++) {
+    arrival *a = &arrivals[i];
+    const oa_mapping *mapping = a->mapping;
+    const oa_group *group = &mapping->groups[a->group];
+    oa_parts *present = oa_group_present(group);
+    if (a->part || present) {
+      enough = enough && (a->part ? find_reached(call, reaches, a)
+                                  : oa_parts_missing(present, mapping->views[group->cover].lines, &a->rest));
+      if (enough) *most += (size_t)oa_parts_pieces(a->rest);
     } else {
       *most += (size_t)(mapping->resident ? OA_RESIDENT_MOVES : mapping->view_count);
     }
@@ -121,6 +154,12 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
+/* Returns whether no call has read the bytes that go up, so that the copy need not wait for calls that read others. */
+static bool is_unused(const arrival *a) {
+  const oa_group *group = &a->mapping->groups[a->group];
+  return a->part && !group->written && !group->forgot;
+}
+
 /* Copies the moves up on *stream. Large copies, and copies made by other devices, go to the region's stream for copies;
  * *stream becomes the stream of the copies. bytes: from bytes_to_send. Frees the lock and takes it again. */
 static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
@@ -135,7 +174,8 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
     if (!region->copies) status = oa_stream_take(device, &region->copies);
     if (!status) *stream = region->copies; /* the call runs after these copies, as after all uses of its operands */
   }
-  for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
+  for (int i = 0; i < count && !status; i++)
+    status = oa_uses_order(&arrivals[i].mapping->uses, *stream, !is_unused(&arrivals[i]));
   /* Blocks used on the region's own stream need no event: leaving waits for that stream. */
   const bool holds = *stream == region->stream && !region->blocks.count;
   oa_held_blocks blocks = {.count = 0};
@@ -160,10 +200,14 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
 static void note_arrival(const arrival *a) {
   oa_group *group = &a->mapping->groups[a->group];
   const bool again = a->host_writes && !group->writing;
+  if (a->part) {
+    oa_group_note_arrival(a->mapping, group, a->rest);
+    return;
+  }
   if (a->rest && !a->host_writes && a->mapping->guard) oa_guard_arm(a->mapping, group);
   group->valid = !again;
   group->lapsed = again && !a->rest;
-  if (!again) oa_parts_clear(&group->parts);
+  if (!again) oa_group_forget_parts(group);
   if (again) oa_resident_unsee(a->mapping);
 }
 

@@ -548,7 +548,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   } else if (o->touched & OA_OVERWRITTEN) { /* a write of only a part leaves an invalid group invalid */
     group->valid = true;
     group->invalid = false;
-    if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
+    if (OA_UNLIKELY(group->parts != NULL || group->present != NULL)) oa_group_forget_parts(group);
   } else if (OA_UNLIKELY(o->touched & OA_PART_WRITTEN)) {
     return mark_part(call, o, slot);
   }

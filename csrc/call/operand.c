@@ -172,19 +172,49 @@ static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, c
                  call->function, o->name, name);
 }
 
-/* Returns whether calls have written every byte of a group that the operand touches. */
-static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
+/* Returns whether a set has every byte of a group that the operand touches. */
+static bool has_touched(const oa_parts *parts, const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, slot->itemsize};
   const int64_t runs = oa_touched_runs(&touched);
   for (int64_t j = 0; j < runs; j++)
-    if (!oa_parts_contain(slot->group->parts, oa_touched_run(&touched, j))) return false;
+    if (!oa_parts_contain(parts, oa_touched_run(&touched, j))) return false;
   return true;
 }
 
-/* Checks an operand that is a part of its group, or of which calls wrote a part, as check_part does. */
+/* Returns whether a call that uses some of a group may leave the rest of the group to later calls: no graph has the
+ * call, and no host writes the array meanwhile. */
+static bool may_come_in_parts(const oa_call *call, const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  return !(call->special & (OA_REPLAYS | OA_BESIDE_CAPTURE)) && !slot->region->device->known_streams &&
+         !oa_capture_concerns(mapping) && !(mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high));
+}
+
+/* Returns whether the bytes of an operand that is not overwritten are on the device (present: true), or may go up
+ * without the rest of the group. Notes a part that the call then writes. */
+static bool is_used_in_part(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
+                            bool present) {
+  const oa_mapping *mapping = slot->mapping;
+  const oa_group *group = slot->group;
+  const bool notes = oa_writes(o->access) && !has_touched(group->parts, o, slot, lines);
+  const bool waits = notes && mapping->device->backend->flags & OA_SYNCHRONOUS; /* threads would take turns */
+  if (notes && (waits || !oa_group_takes_part(mapping, group, *lines))) return false;
+  if (present) {
+    const oa_parts *set = oa_group_present(group);
+    const bool here =
+        notes && !oa_extent_is_triangle(&o->extent) ? oa_parts_contain(set, *lines) : has_touched(set, o, slot, lines);
+    if (!here) return false;
+  } else if (!may_come_in_parts(call, slot) || !oa_group_comes_in_parts(mapping, group, *lines)) {
+    return false;
+  }
+  if (notes) o->touched |= OA_PART_WRITTEN;
+  return true;
+}
+
+/* Checks an operand that is a part of its group, or of which the device has a part, as check_part does. */
 static __attribute__((cold, noinline)) int check_use_of_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                              const oa_lines *lines, bool exact, bool unwritten,
-                                                             bool *up) {
+                                                             oa_reach *r) {
+  bool *up = &r->up;
   const oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
   const bool goes_up = oa_slot_view(slot)->goes_up, captured = oa_capture_concerns(mapping);
@@ -197,22 +227,27 @@ static __attribute__((cold, noinline)) int check_use_of_part(const oa_call *call
   if (!(o->access & OA_ADDRESS_ONLY) && !(call->special & OA_REPLAYS) && !captured) {
     if ((exact || (triangle && !slot->irregular)) && (*up || !goes_up) && oa_group_takes_part(mapping, group, *lines))
       o->touched |= OA_PART_WRITTEN;
-    if (o->touched & OA_PART_WRITTEN || (group->parts && is_written(o, slot, lines))) {
+    const bool there = !unwritten && oa_group_present(group) && !(o->touched & OA_PART_WRITTEN);
+    if (o->touched & OA_PART_WRITTEN || (there && is_used_in_part(call, o, slot, lines, true))) {
       *up = false;
       return OA_OK;
     }
+    r->part = *up && is_used_in_part(call, o, slot, lines, false);
   }
   return *up ? OA_OK : fail_unwritten(call, o, slot, oa_writes(o->access), exact);
 }
 
 /* Checks an operand that is a part of its group, or that reads the group, while some of the group is not on the device.
- * The call may overwrite a part, and may use parts that earlier calls wrote. If the call uses other bytes, the missing
- * bytes go up, or the call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call
- * may not read the host's bytes. Sets *up. */
+ * The call may overwrite a part, and may use parts that the device has. If the call uses other bytes, these bytes or
+ * all missing bytes go up, or the call is refused. `exact`: the call overwrites all of the operand's lines.
+ * `unwritten`: the call may not read the host's bytes. Sets r->up and r->part. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
-                                                      const oa_lines *lines, bool exact, bool unwritten, bool *up) {
-  if (!unwritten && !oa_writes(o->access) && !slot->group->parts) return OA_OK; /* all of the group goes up */
-  return check_use_of_part(call, o, slot, lines, exact, unwritten, up);
+                                                      bool exact, bool unwritten, oa_reach *r) {
+  const oa_mapping *mapping = slot->mapping;
+  if (!unwritten && !oa_writes(o->access) && !oa_group_present(slot->group) &&
+      (mapping->arena || mapping->kind != OA_MAPS_HOST))
+    return OA_OK; /* all of the group goes up */
+  return check_use_of_part(call, o, slot, &r->lines, exact, unwritten, r);
 }
 
 /* Returns whether a call that overwrites the lines overwrites all lent bytes of an array whose other bytes go up. */
@@ -220,10 +255,10 @@ static bool fills_view(const oa_slot *slot, const oa_lines *lines) {
   return oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
 }
 
-/* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
+/* Checks the pointer's rights and the state of its group. Sets r->up if the group has to be brought up first, and
  * o->touched for oa_end. */
-static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
-                               bool *up) {
+static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, oa_reach *r) {
+  const oa_lines *lines = &r->lines;
   oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
   const bool address_only = o->access & OA_ADDRESS_ONLY;
@@ -251,7 +286,8 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   }
   o->touched =
       OA_TOUCHED | (whole ? OA_OVERWRITTEN : 0) | (writes || (address_only && slot->writes) ? OA_FOR_WRITING : 0);
-  *up = !whole && !group->valid && !group->captured;
+  const bool up = !whole && !group->valid && !group->captured;
+  r->up = up;
   if (OA_UNLIKELY(!whole && group->invalid && !group->captured))
     return oa_fail(OA_ERROR_INVALID,
                    "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
@@ -259,8 +295,8 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   const bool unwritten = OA_UNLIKELY(slot->out && !whole && !group->written && !group->captured &&
                                      !(call->special & OA_REPLAYS) && !(group->escaped && group->valid)) &&
                          !address_only && !(exact && fills_view(slot, lines));
-  if (OA_UNLIKELY(unwritten || *up)) {
-    const int status = check_part(call, o, slot, lines, exact, unwritten, up);
+  if (OA_UNLIKELY(unwritten || up)) {
+    const int status = check_part(call, o, slot, exact, unwritten, r);
     if (status) return status;
   }
   return OA_UNLIKELY(mapping->special) ? check_special(call, o, slot) : OA_OK;
@@ -474,7 +510,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
   int64_t span;
   int status;
   oa_slot *slot = find_slot(call, o, &status);
-  r->up = false;
+  r->up = r->part = false;
   if (!slot) return status;
   o->slot = slot;
   if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines, &span)))
@@ -490,7 +526,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
   r->start = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
   r->end = r->start + (uintptr_t)span;
   o->address = (void *)r->start;
-  return check_access(call, o, slot, &r->lines, &r->up);
+  return check_access(call, o, slot, r);
 }
 
 int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **region, int *arriving) {

@@ -36,6 +36,7 @@ typedef struct oa_reach {
   oa_lines lines;       /* from the mapping's address; no lines if the call touches nothing */
   uintptr_t start, end; /* the reach's first byte, and the end of its last byte; equal if the call touches nothing */
   bool up;              /* the group has to be brought up first */
+  bool part;            /* with `up`: only these lines of it */
 } oa_reach;
 
 /* Returns whether an oa_access writes. */

@@ -233,7 +233,7 @@ static void account_writes(oa_region_state *region, int outcome, names *arrays, 
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = slot->group;
-    if (slot->owed && outcome == OA_COMMIT && group->parts && !group->invalid &&
+    if (slot->owed && outcome == OA_COMMIT && group->parts && !group->arrivals && !group->invalid &&
         !oa_parts_contain(group->parts, slot->inside))
       add_name(partly, slot);
     if (slot->wrote && outcome == OA_DISCARD) {
@@ -258,6 +258,18 @@ static void decide_coherent(oa_region_state *region, oa_mapping *mapping, int ou
   mapping->leaving = region;
   if (!(region->device->backend->flags & OA_SYNCHRONOUS))
     remember(region, oa_uses_order(&mapping->uses, region->stream, true));
+}
+
+/* Returns the bytes of a mapping's arrays that never went up, because calls read other parts of these arrays only. */
+static int64_t bytes_spared(const oa_mapping *mapping) {
+  int64_t bytes = 0;
+  for (int g = 0; g < mapping->group_count; g++) {
+    const oa_group *group = &mapping->groups[g];
+    if (!group->present) continue;
+    oa_parts_pieces(group->present); /* merges the runs, so that no byte counts twice */
+    bytes += oa_lines_bytes(mapping->views[group->cover].lines) - oa_parts_bytes(group->present);
+  }
+  return bytes;
 }
 
 /* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock and takes it again. */
@@ -338,6 +350,7 @@ static void collect_moves(oa_region_state *region, int outcome) {
     }
   for (int i = 0; i < region->mapping_count; i++) {
     if (region->mappings[i]->holders) continue;
+    if (region->leaving_since) region->spared += bytes_spared(region->mappings[i]);
     bring_down(region, region->mappings[i], outcome, &invalid);
     oa_mapping_yield(region->mappings[i]);
   }
@@ -624,14 +637,15 @@ int oa_region_wait_for(oa_region *handle, bool *has_arrived) {
   oa_saved_error *text = region->error;
   region->error = NULL;
   oa_device *device = region->device;
-  const int64_t leaving_since = region->leaving_since;
+  const int64_t leaving_since = region->leaving_since, spared = region->spared;
   const uint64_t serial = region->serial;
   status = oa_region_destroy(region);
   oa_announce_change();
   oa_unlock();
   oa_resident_free_ended();
   if (leaving_since)
-    oa_trace_note(OA_TRACE_LEAVE, leaving_since, device->number, serial, 0, "leave", NULL, 0, first ? first : status);
+    oa_trace_note(OA_TRACE_LEAVE, leaving_since, device->number, serial, 0, "leave", NULL, spared,
+                  first ? first : status);
   if (text) oa_error_restore(text);
   if (first && !text) oa_fail(first, "leaving the region failed, and there was no host memory to note how");
   free(text);

@@ -2,12 +2,26 @@
 
 #include "device/memory.h"
 #include "device/staging.h"
+#include "offload_args/testing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 oa_present_table oa_table;
 oa_mapping *oa_mappings;
+struct oa_part_cost oa_part_cost = {.copy = OA_COPY_COST, .line = OA_LINE_COST};
+
+int oa_part_cost_configure(int64_t bytes) {
+  if (bytes < -1)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_part_cost_configure: bytes is %lld, needs -1 or more", (long long)bytes);
+  const int status = oa_core_start();
+  if (status) return status;
+  oa_lock();
+  oa_part_cost.copy = bytes < 0 ? OA_COPY_COST : bytes;
+  oa_part_cost.line = bytes ? OA_LINE_COST : 0;
+  oa_unlock();
+  return OA_OK;
+}
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
   oa_mapping *mapping = malloc(sizeof *mapping); /* calloc does not reuse memory that this thread has just freed */
@@ -160,7 +174,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   if (mapping->next) mapping->next->previous = mapping->previous;
   mapping->device->counts.mappings--;
   for (int i = 0; i < mapping->view_count; i++) free(mapping->views[i].shape);
-  for (int g = 0; g < mapping->group_count; g++) oa_parts_clear(&mapping->groups[g].parts);
+  for (int g = 0; g < mapping->group_count; g++) oa_group_forget_parts(&mapping->groups[g]);
   if (mapping->views != &mapping->one_view) free(mapping->views);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
   oa_uses_free(&mapping->uses);
@@ -220,6 +234,13 @@ bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_li
   return !view->goes_up || !(group->lapsed || mapping->resident || oa_parts_are_fine(group->parts, lines));
 }
 
+/* Makes a group valid if the device has all of it. */
+static void note_all(const oa_mapping *mapping, oa_group *group) {
+  if (!oa_parts_are_all(oa_group_present(group), mapping->views[group->cover].lines)) return;
+  group->valid = true;
+  oa_group_forget_parts(group);
+}
+
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines) {
   if (group->valid || group->invalid) return OA_OK;
   if (!oa_parts_add(&group->parts, lines)) {
@@ -227,11 +248,31 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to note which part was written",
                    mapping->views[group->cover].name);
   }
-  if (oa_parts_are_all(group->parts, mapping->views[group->cover].lines)) {
-    group->valid = true;
-    oa_parts_clear(&group->parts);
-  }
+  if (group->present && !oa_parts_add(&group->present, lines)) oa_group_forget_arrived(group);
+  note_all(mapping, group);
   return OA_OK;
+}
+
+bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, oa_lines lines) {
+  if (mapping->kind != OA_MAPS_HOST || group->invalid || group->escaped || group->captured || group->lapsed ||
+      group->cover < 0 || mapping->resident || mapping->guard || mapping->special & OA_IS_COHERENT)
+    return false;
+  if (group->written && !group->parts) return false;
+  const oa_view *view = &mapping->views[group->cover];
+  if (view->shape || !view->goes_up) return false;
+  lines = oa_lines_simplest(lines);
+  const int64_t cost =
+      oa_lines_bytes(lines) + lines.count * oa_part_cost.line + ((int64_t)group->arrivals + 1) * oa_part_cost.copy;
+  return cost < (oa_lines_bytes(view->lines) - oa_parts_bytes(oa_group_present(group))) / 2;
+}
+
+void oa_group_note_arrival(const oa_mapping *mapping, oa_group *group, const oa_parts *arrived) {
+  const bool first = !group->present;
+  group->arrivals++;
+  /* Without host memory, the bytes go up again at their next use. */
+  if ((first && !oa_parts_add_all(&group->present, group->parts)) || !oa_parts_add_all(&group->present, arrived))
+    oa_group_forget_arrived(group);
+  note_all(mapping, group);
 }
 
 /* Fills *move with the copy between some lines of a view and the host. */

@@ -27,7 +27,11 @@ typedef struct oa_group {
   bool stays;      /* of a coherent mapping that ends: the host keeps the device's bytes */
   int cover;       /* the view that has every byte of the group, or -1 */
   oa_parts *parts; /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
-  int writing;     /* number of operands, between oa_begin and oa_end, of calls that write the group */
+  /* `parts`, and the bytes that went up for calls that read some of the group; NULL: no such bytes went up */
+  oa_parts *present;
+  int arrivals; /* number of copies up of some of the group */
+  bool forgot;  /* the device had bytes of the group that are no longer present */
+  int writing;  /* number of operands, between oa_begin and oa_end, of calls that write the group */
   /* caller of the last call that writes the group; while the group is not valid, caller of all such calls, and other
    * callers wait */
   oa_caller *writer;
@@ -117,6 +121,12 @@ typedef struct oa_mapping {
   struct oa_mapping *next, *previous; /* in the list of all mappings */
 } oa_mapping;
 
+/* The bytes that a copy up of some of a group, and each line of such a copy, count for. Tests change them. */
+enum { OA_COPY_COST = 256 << 10, OA_LINE_COST = 64 };
+extern struct oa_part_cost {
+  int64_t copy, line;
+} oa_part_cost;
+
 /* The present table, and the list of all mappings of the core. */
 extern oa_present_table oa_table;
 extern oa_mapping *oa_mappings;
@@ -154,6 +164,25 @@ bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_li
 /* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
  * host memory runs out, the group becomes invalid, and the function returns OA_ERROR_MEMORY with the text set. */
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
+/* Returns the bytes of a group that the device has while the group is not valid. */
+static inline oa_parts *oa_group_present(const oa_group *group) {
+  return group->present ? group->present : group->parts;
+}
+/* Forgets the bytes that went up for calls that read some of the group. */
+static inline void oa_group_forget_arrived(oa_group *group) {
+  group->forgot |= group->present != NULL;
+  oa_parts_clear(&group->present);
+}
+/* Forgets which bytes of the group the device has. */
+static inline void oa_group_forget_parts(oa_group *group) {
+  oa_parts_clear(&group->parts);
+  oa_parts_clear(&group->present);
+}
+/* Returns whether only these lines of a group go up for a call that reads them, because they are much less than all
+ * bytes that the device lacks. */
+bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, oa_lines lines);
+/* Notes that these bytes of a group went up. The group is valid once the device has all of it. */
+void oa_group_note_arrival(const oa_mapping *mapping, oa_group *group, const oa_parts *arrived);
 /* Fills moves with the copies between some parts of the group and the host. Returns the number of moves,
  * oa_parts_pieces. */
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves);

@@ -33,7 +33,8 @@ struct oa_region_state {
   oa_saved_error *error; /* text of this failure; NULL: there was no host memory for the text */
   bool has_arrived;      /* all bytes that were to come down have arrived */
   oa_mapping *few[4];
-  int64_t leaving_since, copying_since;    /* for the trace; 0: the trace is off */
+  int64_t leaving_since, copying_since; /* for the trace; 0: the trace is off */
+  int64_t spared; /* bytes of its mappings that never went up, because calls read other parts only */
   struct oa_region_state *older, *younger; /* in the list of all regions */
 };
 

@@ -392,7 +392,7 @@ bool oa_resident_return(oa_mapping *mapping) {
   }
   const oa_group *group = &mapping->groups[0];
   if (group->dirty || group->invalid) entry->outdated = true; /* the device has bytes that never reached the host */
-  if (group->parts) entry->outdated = true;                   /* the device has only parts of the array */
+  if (oa_group_present(group)) entry->outdated = true;        /* the device has only parts of the array */
   entry->address = mapping->address;
   entry->mapping = NULL;
   entry->coming = false;

@@ -241,7 +241,8 @@ static bool is_clean(const oa_mapping *mapping, const oa_view *view) {
 /* Notes that the host alone has the bytes of a clean group, which go up when they are needed. */
 static void leave_to_host(oa_group *group) {
   group->valid = group->lapsed = false;
-  oa_parts_clear(&group->parts);
+  group->forgot = true;
+  oa_group_forget_parts(group);
 }
 
 /* Handles bytes of a view that no copy can address. Fails unless the view is clean, because all bytes of a clean view
@@ -559,6 +560,13 @@ static int move_all(const plan *p) {
   return status;
 }
 
+/* Forgets which bytes of the array went up for calls that read some of a group: they may be older than the host's. */
+static void forget_arrived(const plan *p) {
+  for (int h = 0; h < p->holder_count; h++)
+    for (int g = 0; g < p->holders[h].mapping->group_count; g++)
+      oa_group_forget_arrived(&p->holders[h].mapping->groups[g]);
+}
+
 /* Marks the array's bytes on the devices as older than the host's: a call that reads them brings them up. */
 static void lapse(const plan *p) {
   for (int h = 0; h < p->holder_count; h++) {
@@ -688,6 +696,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
     for (int i = 0; i < p.holder_count && purpose != CHECK; i++)
       oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
     for (int i = 0; i < p.holder_count && purpose == TO; i++) oa_coherent_forget(p.holders[i].mapping);
+    if (purpose == TO || purpose == BEGIN) forget_arrived(&p);
     if (purpose == FROM || purpose == TO) status = move_all(&p);
     if (purpose == TO) follow_host(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);

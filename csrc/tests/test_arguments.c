@@ -436,6 +436,8 @@ static void residency_configure(void) {
   CHECK(oa_residency_current() >= 0);
 }
 
+static void part_cost_configure(void) { REFUSES(OA_ERROR_ARGUMENT, oa_part_cost_configure(-2)); }
+
 static void coherent_configure(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_coherent_configure(-2));
   REFUSES(OA_ERROR_ARGUMENT, oa_coherent_configure(OA_COHERENT_ALWAYS + 1));
@@ -503,6 +505,7 @@ static const struct wrong_test tests[] = {
     {"oa_residency_current", residency_configure},
     {"oa_residency_configure", residency_configure},
     {"oa_coherent_configure", coherent_configure},
+    {"oa_part_cost_configure", part_cost_configure},
     {"oa_fail_enum", texts},
     {"oa_fail_too_large", texts},
     {"oa_fail_null", texts},

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* allocated: in bytes; left: the number of allocations that succeed before an allocation fails; -1: all succeed. */
 static int64_t allocated, left = -1;
@@ -72,6 +73,28 @@ static void check_missing(oa_parts *parts, const unsigned char *table) {
   }
 }
 
+/* Checks that the missing bytes of any lines are the bytes that the table lacks, and that the set and these bytes
+ * together have all bytes of the lines. */
+static void check_missing_of_some(oa_parts *parts, const unsigned char *table) {
+  const oa_lines lines = make_lines();
+  unsigned char lacks[MOST] = {0}, both[MOST];
+  memcpy(both, table, MOST);
+  for (int64_t i = 0; i < lines.count; i++)
+    for (int64_t b = lines.start + i * lines.pitch; b < lines.start + i * lines.pitch + lines.width; b++) {
+      lacks[b] = !table[b];
+      both[b] = 1;
+    }
+  oa_parts *rest = NULL, *sum = NULL;
+  CHECK(oa_parts_missing(parts, lines, &rest));
+  check_lines(rest, lacks);
+  CHECK(oa_parts_add_all(&sum, parts) && oa_parts_add_all(&sum, rest));
+  check_lines(sum, both);
+  if (sum) oa_parts_pieces(sum);
+  CHECK(oa_parts_bytes(sum) == count_set(both, (oa_lines){0, MOST, MOST, 1}));
+  oa_parts_clear(&rest);
+  oa_parts_clear(&sum);
+}
+
 /* Checks the lines that have near bytes of the set. Returns the number of lines. */
 static int64_t check_near(const oa_parts *parts, const unsigned char *table) {
   const oa_lines bounds = {0, MOST, MOST, 1};
@@ -113,6 +136,7 @@ static void test_random_sets(void) {
       left = -1;
       if (random_below(8) == 0) check_near(parts, table);
       if (random_below(8) == 0) check_missing(parts, table);
+      if (random_below(4) == 0) check_missing_of_some(parts, table);
       if (random_below(4) == 0) CHECK(oa_parts_are_all(parts, all) == (count_set(table, all) == MOST));
     }
     oa_parts_clear(&parts);

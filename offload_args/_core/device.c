@@ -85,6 +85,15 @@ static PyObject *coherent_configure(PyObject *Py_UNUSED(module), PyObject *argum
   Py_RETURN_NONE;
 }
 
+/* (bytes) */
+static PyObject *part_cost_configure(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const long long bytes = PyLong_AsLongLong(argument);
+  if (bytes == -1 && PyErr_Occurred()) return NULL;
+  const int status = oa_part_cost_configure(bytes);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
 static PyObject *device_synchronize(PyObject *Py_UNUSED(module), PyObject *argument) {
   int device = as_int(argument), status;
   if (device == -1 && PyErr_Occurred()) return NULL;
@@ -135,6 +144,7 @@ static PyMethodDef device_functions[] = {
     {"device_residency", device_residency, METH_O, NULL},
     {"residency_configure", residency_configure, METH_VARARGS, NULL},
     {"coherent_configure", coherent_configure, METH_O, NULL},
+    {"part_cost_configure", part_cost_configure, METH_O, NULL},
     {"device_synchronize", device_synchronize, METH_O, NULL},
     {"device_trim", device_trim, METH_O, NULL},
     {"sim_configure", sim_configure, METH_VARARGS, NULL},

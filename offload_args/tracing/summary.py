@@ -134,6 +134,7 @@ class Summary:
     copies_peer: int  #: from other devices
     bytes_peer: int
     seconds_peer: float
+    bytes_spared: int  #: of arrays of which calls read some parts: the bytes that never went up
     regions: int
     calls: int
     waits: int
@@ -153,6 +154,7 @@ class Summary:
         self.copies_up, self.bytes_up, self.seconds_up = _sum(done, "up")
         self.copies_down, self.bytes_down, self.seconds_down = _sum(done, "down")
         self.copies_peer, self.bytes_peer, self.seconds_peer = _sum(done, "peer")
+        self.bytes_spared = sum(event.nbytes for event in done if event.kind == "leave")
         self.regions, _, _ = _sum(done, "region")
         self.calls = sum(event.kind in _CALLS for event in done)
         self.waits, _, self.seconds_waiting = _sum(done, "wait")
@@ -226,6 +228,8 @@ class Summary:
                 lines.append(f"      {copies.name}{on}: {copies.copies}, {copies.took}{unchanged}{at}")
             if len(listed) > 10:
                 lines.append(f"      and {len(listed) - 10} more")
+            if direction == "up" and self.bytes_spared:
+                lines.append(f"      {size_text(self.bytes_spared)} spared: calls read other parts of the arrays")
         lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
         for name, count, seconds in self._calls():
             lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")

@@ -94,6 +94,16 @@ def test_random_programs_agree_with_the_documents_on_coherent_devices(
         check(("sim:0", "sim:1"), STEPS // 10, write)
 
 
+@pytest.mark.later
+@pytest.mark.parametrize("write", [any_program, program_of_parts, program_of_steps_at_once])
+def test_random_programs_agree_with_the_documents_where_blocks_go_up_alone(
+    devices: tuple[str, str], write: Callable[[tuple[str, str], bytes], None]
+) -> None:
+    """Usually these arrays are too small: all of an array goes up for the first call that reads some of it."""
+    with testing.part_cost():
+        check(devices, STEPS // 10, write)
+
+
 @pytest.mark.later("host")
 def test_random_programs_of_parts_agree_with_the_documents(devices: tuple[str, str]) -> None:
     check(devices, STEPS // 20, program_of_parts)
