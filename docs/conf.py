@@ -27,9 +27,10 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"
-html_title = f"offload_args {version}"
+html_title = f"offload_args {version.partition('+')[0]}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["breaks.js"]
 html_logo = html_favicon = "_static/logo.svg"
 html_copy_source = False
 

@@ -105,7 +105,7 @@ def panel(title: str, series: dict[str, Points], left: float, top: float) -> lis
 def draw(table: str) -> str:
     """Return the picture of a table."""
     panels = [(title, series) for title, series in read(table).items() if series]
-    height = TOP + ROW * ceil(len(panels) / 2)
+    height = TOP + ROW * (ceil(len(panels) / 2) - 1) + PLOT_HEIGHT + 48
     parts = [f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>']
     for place, name in enumerate(SERIES):
         x = LEFT + place * 122

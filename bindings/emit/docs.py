@@ -252,7 +252,7 @@ def describe(library: Library, function: Function) -> Description:
     deprecated = library.api["functions"][function.symbol].get("deprecated")
     return Description(
         function.summary,
-        f"{library.title} {library.version} has it still, and a later one may not." if deprecated else "",
+        f"{library.title} {library.version} still has it; later versions may lack it." if deprecated else "",
         [(names, text) for names, _, text in (line.partition(": ") for line in _parameters(library, function))],
         f"{' and '.join(map(ast.unparse, function.requires))}." if function.requires else "",
         returns,

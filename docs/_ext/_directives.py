@@ -271,6 +271,12 @@ class CHeader(SphinxDirective):
             domain.note_object("c-name", name, f"c-{name}", location=node)
 
 
+def _with_options(text: str) -> Iterator[nodes.Node]:
+    """Yield a text with its options, such as --json, as code, so that their hyphens stay hyphens."""
+    for at, piece in enumerate(re.split(r"(?<!\S)(--?(?:[a-z][\w-]*)?)(?!\w)", text)):
+        yield nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
+
+
 class CommandLine(SphinxDirective):
     """The commands of `python -m offload_args` with their options: `{command-line}`."""
 
@@ -282,16 +288,21 @@ class CommandLine(SphinxDirective):
 
     def _section(self, name: str, parser: argparse.ArgumentParser) -> nodes.Node:
         text = " ".join((parser.description or "").split())
-        section = nodes.section("", nodes.title(name, name), nodes.paragraph(text, text), ids=[f"command-{name}"])
+        described = nodes.paragraph("", "", *_with_options(text))
+        section = nodes.section("", nodes.title(name, name), described, ids=[f"command-{name}"])
         parser.formatter_class = partial(argparse.HelpFormatter, width=72)
         usage = "\n    ".join(line.strip() for line in parser.format_usage().removeprefix("usage: ").splitlines())
         section += nodes.literal_block(usage, usage, language="text")
         options = nodes.definition_list("")
         for action in parser._actions:
+            if isinstance(action, argparse._HelpAction):  # each command has it
+                continue
             named = action.option_strings or [action.metavar or action.dest]
             value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
             term = nodes.term("", "", *_literals(f"{text}{value}" for text in map(str, named)))
             said = parser._get_formatter()._expand_help(action) if action.help else ""
-            options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(said, said)))
+            options += nodes.definition_list_item(
+                "", term, nodes.definition("", nodes.paragraph("", "", *_with_options(said)))
+            )
         section += options
         return section

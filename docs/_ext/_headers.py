@@ -168,7 +168,8 @@ def part_of(name: str, title: str) -> list[Unit]:
 
 INDEX = """# The C API
 
-One page a header, and more for a long one. {{doc}}`/guide/embedding` shows how a program includes and links them.
+One page a header, and more for a long one. The {{doc}}`guide </guide/embedding>` shows how a
+program includes and links them.
 
 {listed}
 

@@ -235,7 +235,7 @@ _MORE = {
 
 
 def _base(name: str) -> str:
-    """Return the name of the function for one operand, for the name of a function for a batch."""
+    """Return a function's name without the endings for batches: "gemm" for "gemm_strided_batched"."""
     return name.removesuffix("_batched").removesuffix("_strided")
 
 
@@ -354,6 +354,7 @@ LIBRARY = """# {name}: {title}
 {names}
 
 .. py:data:: raw
+   :no-contents-entry:
 
    The functions with the vendor's exact signatures, through cffi: a :py:class:`~offload_args._raw.Raw`.
 ```
@@ -412,7 +413,8 @@ def _classes(library: Library) -> Iterator[str]:
     """Yield the entries of a library's module beside its functions and constants."""
     for kind in library.object_kinds:
         built = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
-        yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {built}\n"
+        text = f"A :py:class:`~offload_args.objects.LibraryObject`: {built}"
+        yield f".. py:class:: {kind.name}\n   :no-contents-entry:\n\n   {text}\n"
     for module, name in ((module, name) for module, names in library.adds.items() for name in names):
         kind, options = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
         having = [other.name for other in libraries().values() if name in other.adds.get(module, ())]
@@ -430,13 +432,13 @@ def _library_page(library: Library, has_guide: bool) -> str:
         title=library.title,
         version=library.version,
         count=len(library.functions),
-        wide=f", {wide} of them with the form for 64-bit sizes behind the same name" if wide else "",
+        wide=f", {wide} of them with the form for 64-bit sizes under the same name" if wide else "",
         guide=f"The guide has [a page on it](/guide/{library.name}.md)." if has_guide else "",
         pages="\n".join(listed),
         names="\n".join(_classes(library)),
     )
     left = [f"- {why}: {', '.join(f'`{name}`' for name in names)}" for why, names in library.not_bound.items()]
-    return text + ("\n".join(["\n## Not bound\n", *left, ""]) if left else "")
+    return text + ("\n".join(["\n```{rubric} Not bound\n```\n", *left, ""]) if left else "")
 
 
 def _section_page(library: Library, title: str, functions: list[Function]) -> str:

@@ -315,6 +315,10 @@ int oa_pinned_free(int device, void *memory, size_t nbytes);
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
+/* Lends `count` arrays to a device, and sets *region and the handle of each array. Allocates the device's memory.
+ * Nothing moves before a call needs an array. Only this function reads the structs and their shapes. The arrays' memory
+ * must stay in place, and the host must not write it, until oa_region_wait has returned. After a failure, nothing is
+ * lent. */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
 /* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun.
  * Changes nothing and returns OA_ERROR_ARGUMENT if this thread has begun a call and not ended it. Changes nothing and
