@@ -29,7 +29,7 @@ def table(comparison: Comparison) -> str:
     built = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
     built.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
     built += map(line, comparison.rows)
-    built.append("\nMedians; in brackets offload_args over the other.")
+    built.append("\nThe times are medians. In brackets: the time of offload_args divided by this time.")
     if comparison.missing:
         built.append(
             "Left out: " + "; ".join(f"{name} ({why[:200]})" for name, why in comparison.missing.items()) + "."

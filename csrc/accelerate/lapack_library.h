@@ -39,7 +39,7 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
                     oa_any *tau, oa_any *C, int64_t ldc);
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau);
 int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w);
-/* `job` is the job for U and for VT. Destroys A. */
+/* `job` is both jobu and jobvt. Destroys A. */
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
                     int64_t ldu, oa_any *VT, int64_t ldvt);
 

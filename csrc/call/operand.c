@@ -250,7 +250,7 @@ static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_op
   return check_use_of_part(call, o, slot, &r->lines, exact, unwritten, r);
 }
 
-/* Returns whether a call that overwrites the lines overwrites all lent bytes of an array whose other bytes go up. */
+/* Returns whether the lines are all the lent bytes of an array, and its other bytes go up. */
 static bool fills_view(const oa_slot *slot, const oa_lines *lines) {
   return oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
 }
@@ -483,7 +483,8 @@ static bool needs(const oa_wait *wait, const oa_caller *other) {
   return group->writing && !group->valid && group->writer == other;
 }
 
-/* Waits until the operand's mapping is neither leaving nor moving, or else until no other thread fills its group. */
+/* If the operand's mapping leaves or moves, waits for the end of that; otherwise waits while another thread fills the
+ * operand's group. */
 static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, const oa_operand *o,
                                                            const oa_mapping *mapping) {
   const oa_wait wait = {call->function, needs, o->pointer};

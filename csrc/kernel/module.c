@@ -202,7 +202,7 @@ static bool unloading_needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
   const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_MODULE, &ignored);
   const oa_kernel_state *kernel = slot ? ((oa_module_state *)slot->state)->kernels : NULL;
-  /* A launch waits with kernel->name, so that comparing the pointers is enough. */
+  /* The `function` of a launch that waits is kernel->name itself, so comparing the pointers is enough. */
   while (kernel && other->wait && other->wait->function != kernel->name) kernel = kernel->next;
   return kernel && other->wait;
 }
@@ -212,8 +212,8 @@ int oa_module_unload(oa_module *module) {
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
-  /* `unloads` is raised before `launches` is read. So either this thread reads a count without a launch that has ended,
-   * or the thread that ends the launch reads the raised `unloads`. */
+  /* `unloads` is raised before `launches` is read. So if a launch ends meanwhile, either this thread reads a count
+   * without it, or the thread that ends it reads the raised `unloads`. */
   atomic_fetch_add(&unloads, 1);
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {

@@ -136,7 +136,7 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Pauses between two reads of a value that another thread changes after about as long as a copy takes. */
+/* Pauses between two reads of a value that another thread will change; the change takes about as long as a copy. */
 static void pause_a_while(int spins) {
   enum { SPINS = 1000, YIELDS = 5000 };
   if (spins < SPINS)

@@ -1,4 +1,5 @@
-/* Kernels with their signatures, on the devices that loaded them; modules. launch.c has their type and launches. */
+/* Modules, and kernels with their signatures, on the devices that loaded them. launch.c has the type and launches of
+ * kernels. */
 #include "kernel.h"
 
 #include <string.h>

@@ -17,8 +17,8 @@
 enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 1024, LIBRARIES = 16, DEEPEST = 8 };
 enum { REACH = 4096, VALUES = 14 }; /* the most calls between two equal calls; the most values of such a call */
 
-/* A call: its place, thread, function and values, except real numbers. Calls are the same if the bytes of their keys
- * are equal, as long as no line of Python's is in the file between them. */
+/* A call: its place, thread, function and values, except real numbers. Two calls are the same if the bytes of their
+ * keys are equal, and Python wrote no line into the file between them. */
 typedef struct {
   const char *library, *name;
   long place, thread;

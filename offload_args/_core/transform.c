@@ -205,7 +205,7 @@ static const char *name_of(const char *name) {
 }
 
 /* (function, x, y, (outer, x's length, y's length, inner), n, direction, scale): writes the transforms of x's lines to
- * y. Both are in C order, and on a device whose calls the CPU makes. */
+ * y. x and y are in C order, and on a device whose calls the CPU makes. */
 static PyObject *do_transform(PyObject *arguments) {
   const char *name;
   PyObject *from, *to;

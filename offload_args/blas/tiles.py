@@ -125,7 +125,7 @@ def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int,
 
 
 def cuts(size: int, side: int) -> list[tuple[int, int]]:
-    """Return the ends of parts of about one size, of at most `side`."""
+    """Divide a size into parts of at most `side` each, and return the start and end of each part."""
     if not size:
         return []
     step = -(-size // -(-size // side))

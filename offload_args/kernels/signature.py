@@ -27,7 +27,7 @@ _POINTER_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class Formal:
-    """One parameter in the form for the launcher."""
+    """One parameter, as the launcher takes it."""
 
     name: str  #: the name in messages, such as "argument 2"
     text: str  #: the declaration, such as "In[float32]"

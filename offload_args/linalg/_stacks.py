@@ -267,7 +267,7 @@ def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr,
 
 
 def invert_factored(name: str, factors: DevicePtr, pivots: DevicePtr, x: DevicePtr) -> bool:
-    """Set a stack x to the inverses of factored matrices of its order, if the library has one call for this."""
+    """Set x to the inverses of a stack of factored matrices in x's order, if the library has one call for this."""
     vendor, facts, stored_x = vendor_of(name, factors), stored(name, "a", factors), stored(name, "a", x)
     F, ipiv, X = flat(factors), flat(pivots, 1), flat(x)
     if len(x._shape) == 2 or 0 in x._shape or F is None or ipiv is None or X is None:

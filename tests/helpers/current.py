@@ -1,4 +1,4 @@
-"""The device that is current for a program's own calls, by each vendor's interface."""
+"""Sets and reads, by each vendor's interface, the device that is current for a program's own calls."""
 
 from __future__ import annotations
 

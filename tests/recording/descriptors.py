@@ -184,7 +184,7 @@ def check_answers(bench: DoubleBench, function: roles.Function) -> None:
 
 
 def check_descriptors(bench: DoubleBench, function: roles.Function) -> None:
-    """Fail unless the library is asked about a descriptor only once until the descriptor's address is given away."""
+    """Fail unless the library is asked about a descriptor once, and at every call after its address was given away."""
     first = next((array.by for array in function.arrays if array.by), None)
     if first is None or any(
         isinstance(parameter, Given) for parameter in function.parameters

@@ -338,7 +338,7 @@ class Expressions(Names):
         array.rank = 1 if array.by_elements else 2
 
     def root_of(self, array: Array) -> Array:
-        """Return the array whose shape an array has to have, or the array itself."""
+        """Return the array that the given array must agree with in shape; if there is none, the given array."""
         by_number = {other.number: other for other in self.arrays.values()}
         while array.like >= 0:
             array = by_number[array.like]

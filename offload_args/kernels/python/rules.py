@@ -1,4 +1,4 @@
-"""The functions that rewritten trees call, as numba's rules, for elements, the thread and atomic steps.
+"""The functions that rewritten trees call for elements, the thread and atomic steps, as rules for numba.
 
 RULES has all of them.
 
