@@ -106,6 +106,48 @@ def test_indices_and_sizes_are_numbers_of_python(device: str) -> None:
 
 
 @kernel
+def bounded(x: In[np.float32], k: In[np.int16], a: Out[np.float64].by(Linear1D()), b: Out[np.int64].by(Linear1D())):
+    for i in a.mine():
+        a[i] = np.minimum(x[i], 0.1) + np.maximum(0.7, x[i]) * np.fmin(x[i], TENTH) - np.copysign(0.3, x[i])
+        b[i] = np.maximum(k[i], 3) + np.minimum(-1, k[i])
+
+
+def test_functions_of_two_numbers_combine_them_as_numpy(device: str) -> None:
+    x = np.array([-1, 0, 0.1, 0.7, 0.3, 2, 3, -0.5], np.float32)
+    k = np.arange(-4, 4, dtype=np.int16)
+    a, b = np.zeros(8), np.zeros(8, np.int64)
+    offload(bounded, x, k, a, b, device=device)
+    expected = np.minimum(x, 0.1) + np.maximum(0.7, x) * np.fmin(x, 0.1) - np.copysign(0.3, x)
+    assert expected.dtype == np.float32
+    np.testing.assert_array_equal(a, expected)
+    np.testing.assert_array_equal(b, np.maximum(k, 3) + np.minimum(-1, k))
+
+
+@kernel
+def contained(x: In[np.float32], y: Out[np.int64].by(Linear1D())):
+    for i in y.mine():
+        known = 1 if x[i] in (0.1, 0.7) else 0
+        other = 2 if abs(x[i]) not in PAIR else 0
+        mixed = 4 if x[i] in (0.7, x[1], 2) else 0
+        y[i] = known + other + mixed + (8 if 0.1 in (x[i], x[0]) else 0) + (16 if x[i] in (3,) else 0)
+
+
+def test_the_items_of_a_tuple_are_compared_one_by_one(device: str) -> None:
+    x = np.array([5, -1, 0.1, 0.7, 0.3, 2, 3, np.nan], np.float32)
+    y = np.zeros(8, np.int64)
+    offload(contained, x, y, device=device)
+    expected = [
+        (1 if v in (np.float32(0.1), np.float32(0.7)) else 0)
+        + (2 if v not in (np.float32(0.3), 7) else 0)
+        + (4 if v in (np.float32(0.7), np.float32(-1), 2) else 0)
+        + (8 if v == np.float32(0.1) else 0)
+        + (16 if v == 3 else 0)
+        for v in x
+    ]
+    np.testing.assert_array_equal(y, expected)
+
+
+@kernel
 def begun_by_a_number(
     x: In[np.float32], k: In[np.int16], a: Line, b: Line, c: Out[np.int64].by(Linear1D()),
 ):  # fmt: skip

@@ -138,8 +138,36 @@ class Expressions(Names):
             return self.call(node, self.function_name(CALLS[np.square]), base)
         return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
 
+    def items_of(self, node: ast.expr) -> list[ast.expr] | None:
+        """Return the items of a tuple that is written here, or of an outer tuple of numbers; None for other values."""
+        if isinstance(node, ast.Tuple):
+            return node.elts
+        value = self.value_of(node) if isinstance(node, ast.Name) and node.id not in self.locals else None
+        if not isinstance(value, tuple) or not _is_tuple_of_numbers(value):
+            return None
+        return [ast.Subscript(node, ast.Constant(i), ast.Load()) for i in range(len(value))]
+
+    def contained(self, node: ast.Compare) -> ast.expr | None:
+        """Return `x in (a, b)` as `x == a or x == b`, so that each comparison has its own type; None for others."""
+        items = self.items_of(node.comparators[0]) if isinstance(node.ops[0], (ast.In, ast.NotIn)) else None
+        called = [self.value_of(child.func) for child in ast.walk(node.left) if isinstance(child, ast.Call)]
+        if items is None or len(node.ops) > 1 or any(value is atomic for value in called for atomic in _ATOMICS):
+            return None
+        is_not = isinstance(node.ops[0], ast.NotIn)
+        operation: ast.cmpop = ast.NotEq() if is_not else ast.Eq()
+        tests: list[ast.expr] = [ast.Compare(copy.deepcopy(node.left), [operation], [item]) for item in items]
+        if len(tests) < 2:
+            tests.append(ast.Constant(is_not))
+        test: ast.expr = ast.BoolOp(ast.And() if is_not else ast.Or(), tests) if items else ast.Constant(is_not)
+        for child in ast.walk(test):
+            ast.copy_location(child, node)
+        return self.expression(test)
+
     def compared(self, node: ast.Compare) -> ast.expr:
         """Return comparisons, each in the right type. In a chain, each comparison computes both of its operands."""
+        contained = self.contained(node)
+        if contained is not None:
+            return contained
         items = [node.left, *node.comparators]
         weak = [self.weakness(*items[i : i + 2]) for i in range(len(node.ops))]
         read = [self.expression(item) for item in items]
@@ -383,6 +411,7 @@ class Expressions(Names):
             return self.of_kernels(node, function)
         if function in (min, max) and len(node.args) > 1:
             return self.least(node, function.__name__)
+        weak = self.weakness(*node.args) if len(node.args) == 2 else 0
         arguments = [self.expression(argument) for argument in node.args]
         try:
             if function in words.WORDS:
@@ -396,6 +425,9 @@ class Expressions(Names):
                 called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
                 return ast.copy_location(ast.Call(called, arguments, []), node)
             if function in CALLS:
+                if weak in (_LEFT, _RIGHT):
+                    at, other = (0, 1) if weak == _LEFT else (1, 0)
+                    arguments[at] = self.like(arguments[at], arguments[other])
                 return self.call(node, self.function_name(CALLS[function]), *arguments)
         except TypeError:
             pass  # the value is not hashable
@@ -414,6 +446,12 @@ class Expressions(Names):
             self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
+
+    def like(self, number: ast.expr, other: ast.expr) -> ast.expr:
+        """Return a weak number in the type that combines it with another argument. Both are rewritten already."""
+        if any(getattr(child, "id", "") in _ATOMICS.values() for child in ast.walk(other)):
+            return number  # the other argument would be computed twice
+        return self.call(number, "oa__like", number, copy.deepcopy(other))
 
     def least(self, node: ast.Call, name: str) -> ast.expr:
         """Return min or max of several values, as nested calls for two values, each in the right type."""

@@ -51,6 +51,16 @@ def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
     return natives, combined(natives[0], weakly[0], natives[1], weakly[1])
 
 
+@intrinsic(prefer_literal=True)
+def oa__like(typing: Any, value: Any, other: Any) -> Any:
+    """Return a weak number in the type that combines it with another value."""
+    natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (value, other)]
+    are_numbers = all(isinstance(native, (types.Number, types.Boolean)) for native in natives)
+    kind = combined(natives[0], True, natives[1], isinstance(other, WeakType)) if are_numbers else None
+    kind = kind or natives[0]
+    return kind(value, other), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], kind)
+
+
 def _combine(operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         natives, kind = both(a, b, weak)
