@@ -253,7 +253,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def lstsq(
     a: Operand, b: Operand, rcond: float | None = None, *, device: Device | str | None = None
-) -> tuple[Result, Result, int, Result]:
+) -> tuple[Result, Result, np.int32, Result]:
     """Return the shortest x that minimizes |b - a x|, the sums of squared residuals, the rank and the singular values.
 
     a: matrix of shape (m, n), of any rank.
@@ -298,8 +298,8 @@ def lstsq(
             residuals = new(x, squares.shape, call.real)
         if left is not None and squares.size:
             residuals.assign(squares)
-        return x, residuals, rank, s
-    return call.wrapped("b", x), call.wrapped("b", squares), rank, s
+        return x, residuals, np.int32(rank), s
+    return call.wrapped("b", x), call.wrapped("b", squares), np.int32(rank), s
 
 
 def _least_squares(
