@@ -79,11 +79,11 @@ class Kernels(Adapter):
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
 
     def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> Arrays:
-        """Return alpha A B, which is csc if both matrices are csc, and otherwise csr."""
+        """Return alpha A B, which is csc if A is csc, and otherwise csr."""
         product = self._of(function, A) @ self._of(function, B)
         if alpha != 1:
             product = product * A.dtype.type(alpha)
-        form = "csc" if A.format == B.format == "csc" else "csr"
+        form = "csc" if A.format == "csc" else "csr"
         return _lay(function, A.data, product.asformat(form), A.index_dtype)
 
     def convert(self, function: str, A: LentMatrix, form: str) -> Arrays | DevicePtr:

@@ -93,8 +93,11 @@ class _Descriptors:
 
 
 def product(library: Library, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> Arrays:
-    """Return alpha A B, which is csc if both matrices are csc, and otherwise csr."""
-    if A.format == B.format == "csc":
+    """Return alpha A B, which is csc if A is csc, and otherwise csr."""
+    if A.format == "csc":
+        if B.format != "csc":
+            _need_narrow(library, function, A)
+            B = type(B)(*_sparse(library, function, B, "csc"))
         transpose = product(library, function, B.T, A.T, alpha)
         return Arrays("csc", (A.shape[0], B.shape[1]), transpose.pointers)
     left, right = (_csr(library, function, matrix) for matrix in (A, B))
@@ -164,10 +167,20 @@ def _multiply(
 
 def converted(library: Library, function: str, A: LentMatrix, form: str) -> Arrays | DevicePtr:
     """Return A in another format, or a pointer to a dense matrix. Arrays that are the same in both are shared."""
+    if form != "dense":
+        return _sparse(library, function, A, form)
+    _refuse_blocks(library, function, A)
+    return _to_dense(library, function, A)
+
+
+def _refuse_blocks(library: Library, function: str, A: LentMatrix) -> None:
     if A.format == "bsr":
         raise LibraryError(f"{function}: {library.title} converts no bsr matrices; lend A.tocsr()")
-    if form == "dense":
-        return _to_dense(library, function, A)
+
+
+def _sparse(library: Library, function: str, A: LentMatrix, form: str) -> Arrays:
+    """Return A as csr, csc or coo."""
+    _refuse_blocks(library, function, A)
     if form == A.format:
         return Arrays(A.format, A.shape, A.arrays)
     if form == "csr":
@@ -177,7 +190,7 @@ def converted(library: Library, function: str, A: LentMatrix, form: str) -> Arra
         return Arrays("csc", A.shape, _transpose(library, function, A.arrays, A.shape))
     if A.format == "csr":
         return _to_coo(library, function, A)
-    return converted(library, function, _csr(library, function, A), form)
+    return _sparse(library, function, _csr(library, function, A), form)
 
 
 def from_dense(library: Library, function: str, x: DevicePtr) -> Arrays:
@@ -225,8 +238,7 @@ def from_dense(library: Library, function: str, x: DevicePtr) -> Arrays:
 
 def _csr(library: Library, function: str, A: LentMatrix) -> LentMatrix:
     """Return A, or a csr matrix with its elements; raise LibraryError for indices of 64 bits."""
-    if A.format == "bsr":
-        raise LibraryError(f"{function}: {library.title} converts no bsr matrices; lend A.tocsr()")
+    _refuse_blocks(library, function, A)
     _need_narrow(library, function, A)
     return A if A.format == "csr" else type(A)(*_to_csr(library, function, A))
 

@@ -333,7 +333,7 @@ def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None
                 sparse.matmul(A, B, device=on)
             continue
         C = sparse.matmul(A, B, device=on)
-        assert scipy.sparse.issparse(C) and C.format == ("csc" if form == other == "csc" else "csr")
+        assert scipy.sparse.issparse(C) and C.format == ("csc" if form == "csc" else "csr")
         assert C.has_canonical_format and C.indices.dtype == "int32"
         agree(C.toarray(), left @ right, dtype)
         with sparse.lend(A, device=on) as dA, sparse.lend(B, device=on) as dB:
