@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpy.typing import NDArray
+from regions.test_graphs import FOR_ALL_THREADS, Graphs
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
 from offload_args import Device, DevicePtr, In, Out, blas, libraries, offload_args, sparse, testing, update
@@ -842,6 +843,20 @@ def test_a_capture_refuses_products_of_hipsparse(gpu: str) -> None:
             with region.capture():
                 sparse.matmul(dA, dx, out=dy, alpha=2.0)
     agree(y, A @ x, "float64")
+
+
+@pytest.mark.parametrize("gpu", here(HIP) or [HIP])
+def test_a_program_may_capture_another_stream_while_hipsparse_works(gpu: str) -> None:
+    with_library(gpu)
+    elements, b, x, y = system("float64"), np.arange(24.0).reshape(8, 3), np.zeros((8, 3)), np.zeros((8, 3))
+    graphs = Graphs(gpu)
+    with sparse.lend(matrix(elements), device=gpu) as dA, offload_args(b, x, y, device=gpu) as (db, dx, dy):
+        with graphs.captured(FOR_ALL_THREADS):  # hipSPARSE allocates and frees, and the capture stays valid
+            sparse.matmul(dA, db, out=dy)
+            sparse.spsolve_triangular(dA, db, out=dx)
+    graphs.destroy()
+    agree(y, elements @ b, "float64")
+    agree(x, np.linalg.solve(np.tril(elements), b), "float64")
 
 
 @pytest.mark.parametrize("gpu", here(HIP) or [HIP])
