@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,20 @@ def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generat
             return bench.device
         case SetStream():
             handle = next(kind for kind in bench.library.object_kinds if kind.is_handle)
+            if not hasattr(bench.module, "get_stream"):
+                return CallersStream(int(random.integers(1, 1 << 40)))
             return bench.module.get_stream(new_object(bench, handle, in_c=False))
     raise NotImplementedError(parameter.name)
+
+
+@dataclass
+class CallersStream:
+    """A stream of the caller, for a library that returns no streams."""
+
+    number: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.number
 
 
 def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish], bytes]:
