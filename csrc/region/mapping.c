@@ -260,6 +260,7 @@ bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, o
   if (group->written && !group->parts) return false;
   const oa_view *view = &mapping->views[group->cover];
   if (view->shape || !view->goes_up) return false;
+  if (!oa_lines_contain(view->lines, lines)) return false; /* a slice with bytes in the array's gaps */
   lines = oa_lines_simplest(lines);
   const int64_t cost =
       oa_lines_bytes(lines) + lines.count * oa_part_cost.line + ((int64_t)group->arrivals + 1) * oa_part_cost.copy;
@@ -270,8 +271,10 @@ void oa_group_note_arrival(const oa_mapping *mapping, oa_group *group, const oa_
   const bool first = !group->present;
   group->arrivals++;
   /* Without host memory, the bytes go up again at their next use. */
-  if ((first && !oa_parts_add_all(&group->present, group->parts)) || !oa_parts_add_all(&group->present, arrived))
+  if ((first && !oa_parts_add_all(&group->present, group->parts)) || !oa_parts_add_all(&group->present, arrived)) {
     oa_group_forget_arrived(group);
+    group->forgot = true; /* also if `present` is still NULL */
+  }
   note_all(mapping, group);
 }
 

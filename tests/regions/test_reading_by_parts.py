@@ -112,6 +112,29 @@ def test_parts_that_are_read_and_written_come_down_alone(device: str, order: str
         assert (moved.bytes_up, moved.bytes_down) == (2 * 5 * 8, 3 * 5 * 8)
 
 
+def test_a_slice_takes_nothing_from_between_the_rows_of_its_array(device: str) -> None:
+    whole = numbers(2000, 6, 8)
+    A, between, copy = whole[:, :, :3], whole[:, :, 3:], np.zeros((2, 2, 3))
+    expected = whole.copy()
+    expected[:, :, 3:] = 5
+    expected[7:9, 1:3, :3] = 2
+    with offload_args(A, between, copy, device=device) as (dA, other, dcopy):
+        other.fill(5)
+        dcopy.copy_from(dA[1:3, 1:3])  # other bytes are between the bytes of this slice
+        dA[7:9, 1:3].fill(2)
+    assert np.array_equal(whole, expected)
+    assert np.array_equal(copy, expected[1:3, 1:3, :3])
+
+
+def test_elements_that_are_not_lent_stay_as_the_host_writes_them(device: str) -> None:
+    whole = numbers(20, 6, 8)
+    with offload_args(whole[:, :, :3], device=device) as (dA,):
+        dA[1:3, 1:3].fill(7)
+        whole[:, :, 3:] = -1
+    assert np.array_equal(whole[:, :, 3:], np.full((20, 6, 5), -1.0))
+    assert np.array_equal(whole[1:3, 1:3, :3], np.full((2, 2, 3), 7.0))
+
+
 @pytest.mark.parametrize("uplo", ["U", "L"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_triangle_of_a_block_is_read_and_written(device: str, uplo: str, order: str) -> None:
