@@ -148,6 +148,55 @@ def test_the_items_of_a_tuple_are_compared_one_by_one(device: str) -> None:
 
 
 @kernel
+def in_variables(
+    x: In[np.float32], k: In[np.uint64], a: Out[np.float64].by(Linear1D()), b: Out[np.float64].by(Linear1D()),
+    c: Out[np.int64].by(Linear1D()), d: Out[np.uint64].by(Linear1D()),
+):  # fmt: skip
+    for i in a.mine():
+        pair, mixed, deep = (0.1, 0.7), (0.3, x[i]), ((0.1, 0.2), (0.3, x[i]))
+        three = (0.1, 0.7, 0.9)
+        first, second = pair
+        a[i] = pair[0] * x[i] + pair[-1] * x[i] - mixed[0] * x[i] * mixed[1] + deep[0][1] * x[i] + three[i % 3] * x[i]
+        last, _ = pair
+        total = first * x[i] - x[i] / second
+        for value in pair:
+            total += x[i] * value
+        for value in pair if x[i] > 0.2 else (0.6, 0.4):
+            total -= x[i] * value
+        both = (x[i], x[0])
+        for item in both:
+            total += item * 0.3
+        if x[i] > last:
+            last = x[i]
+        b[i] = total + last * 0.3
+        known = 1 if x[i] in pair else 0
+        other = 2 if abs(x[i]) not in three else 0
+        c[i] = known + other + (4 if 0.3 in mixed else 0) + (8 if x[i] in deep[0] else 0)
+        bits = (3, 2**40)
+        d[i] = k[i] // bits[0] + bits[1] % k[i]
+
+
+def test_the_items_of_a_tuple_in_a_variable_are_numbers_of_python(device: str) -> None:
+    x = np.array([5, 0.1, 0.7, 0.3, 2, 0.9, 0.2, -0.7, *np.random.default_rng(3).normal(size=40)], np.float32)
+    k = np.arange(1, x.size + 1, dtype=np.uint64) * 2**58
+    a, b, c, d = np.zeros(x.size), np.zeros(x.size), np.zeros(x.size, np.int64), np.zeros(x.size, np.uint64)
+    offload(in_variables, x, k, a, b, c, d, device=device)
+    three = np.resize(np.array([0.1, 0.7, 0.9], np.float32), x.size)
+    np.testing.assert_array_equal(a, 0.1 * x + 0.7 * x - 0.3 * x * x + 0.2 * x + three * x)
+    total = 0.1 * x - x / 0.7 + x * 0.1 + x * 0.7
+    total = total - np.where(x > 0.2, x * 0.1, x * 0.6)
+    total = total - np.where(x > 0.2, x * 0.7, x * 0.4)
+    total = total + x * 0.3 + x[0] * 0.3
+    expected = total + np.where(x > 0.1, x, np.float32(0.1)) * 0.3
+    assert expected.dtype == np.float32
+    np.testing.assert_array_equal(b, expected)
+    known = np.isin(x, np.float32([0.1, 0.7])) + 2 * ~np.isin(abs(x), np.float32([0.1, 0.7, 0.9]))
+    known = known + 4  # mixed contains 0.3
+    np.testing.assert_array_equal(c, known + 8 * np.isin(x, np.float32([0.1, 0.2])))
+    np.testing.assert_array_equal(d, k // 3 + 2**40 % k)
+
+
+@kernel
 def begun_by_a_number(
     x: In[np.float32], k: In[np.int16], a: Line, b: Line, c: Out[np.int64].by(Linear1D()),
 ):  # fmt: skip

@@ -139,9 +139,17 @@ class Expressions(Names):
         return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
 
     def items_of(self, node: ast.expr) -> list[ast.expr] | None:
-        """Return the items of a tuple that is written here, or of an outer tuple of numbers; None for other values."""
+        """Return the items of a tuple that is written here or in a variable, or of an outer tuple of numbers.
+
+        Return None for other values.
+        """
         if isinstance(node, ast.Tuple):
             return node.elts
+        is_item = isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Constant, ast.Name))
+        base = getattr(node, "value", node) if is_item else node
+        form = self.weak.form(node) if isinstance(base, ast.Name) and base.id in self.locals else None
+        if isinstance(form, tuple):
+            return [ast.Subscript(copy.deepcopy(node), ast.Constant(i), ast.Load()) for i in range(len(form))]
         value = self.value_of(node) if isinstance(node, ast.Name) and node.id not in self.locals else None
         if not isinstance(value, tuple) or not _is_tuple_of_numbers(value):
             return None
@@ -190,6 +198,11 @@ class Expressions(Names):
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             items = [self.joined(*pair) for pair in zip(target.elts, value.elts, strict=True)]
             return ast.copy_location(ast.Tuple(items, ast.Load()), value)
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Name) and value.id in self.locals:
+            read_items = self.items_of(value) or []
+            if len(read_items) == len(target.elts):
+                spread = ast.fix_missing_locations(ast.copy_location(ast.Tuple(read_items, ast.Load()), value))
+                return self.joined(target, spread)
         is_joined = isinstance(target, ast.Name) and target.id in self.weak.mixed and self.weak.of(value)
         read = self.expression(value)
         return self.call(value, "oa__weak", read) if is_joined else read
