@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ from ..linalg._call import new
 from .matrix import flat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..pointers import DevicePtr
     from .matrix import LentMatrix
 
@@ -78,7 +81,10 @@ class CuDSS:
         return status
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str, products: Products) -> None:
-        """Solve op(A) x = b. The matrix keeps the analysis of its structure. Raises LinAlgError if A is singular.
+        """Solve op(A) x = b. Raises LinAlgError if A is singular.
+
+        A matrix of `lend` keeps the analysis of its structure. Another matrix has no block at whose end the analysis
+        could be freed, and a call may write its structure.
 
         products: the library for the product that checks x, if cuDSS has replaced pivots.
         """
@@ -97,23 +103,30 @@ class CuDSS:
         operands = [flat(f"A.{name}", pointer) for name, pointer in arrays]
         operands.append(("b", read.pointer, _core.OA_READ, *read[1:4]))
         operands.append(("out", written.pointer, _core.OA_OVERWRITE, *written[1:4]))
-        replaced = 0
+        replaced, kept = 0, A._kept if A._ends is not None else {}
+        ends: list[Callable[[], None]] = []
 
         def work(handle: int, *addresses: int) -> int:
             nonlocal replaced
             key = ("cudss", handle, addresses[:3], read.lines)
-            factors = A._kept.get(key)
+            factors = kept.get(key)
             if factors is None:
-                factors = A._kept[key] = _Factors(self, function, by_rows, handle, addresses[:3])
-                A._ends.append(lambda: factors.end(A))
+                factors = kept[key] = _Factors(self, function, by_rows, handle, addresses[:3])
+                (ends if A._ends is None else A._ends).append(lambda: factors.end(A))
             dense = (read, addresses[3]), (written, addresses[4])
             status, replaced = factors.solve(mode, *(self._dense(*operand) for operand in dense))
             return status
 
-        _core.library_call(function, _LIBRARY, tuple(operands), work)
+        try:
+            _core.library_call(function, _LIBRARY, tuple(operands), work)
+        finally:
+            for end in ends:
+                end()
         if written.pointer is not x:
             x.copy_from(written.pointer)
         if replaced and not _solves(function, A, b, x, trans, products):
+            with suppress(OffloadError):  # the device is lost, and nothing comes down anyway
+                _core.invalidate(x)
             raise np.linalg.LinAlgError(
                 f"{function}: A is singular, or nearly so: cuDSS replaced {replaced} pivots, and x does not solve the "
                 f"system"

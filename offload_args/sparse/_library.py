@@ -72,8 +72,8 @@ class Kernels(Adapter):
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
         """Solve op(A) x = b by SuperLU. Raises LinAlgError if A is singular."""
         _refuse_overlap(function, A, ("b", b), x)
-        try:
-            factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc())
+        try:  # splu sorts the indices of its operand in place, and the structure is used again
+            factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc(copy=True))
         except RuntimeError as error:  # with the text "Factor is exactly singular"
             raise np.linalg.LinAlgError(f"{function}: A is singular; SuperLU: {error}") from None
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
@@ -108,10 +108,11 @@ class Kernels(Adapter):
         The copy of the structure is reused if no call has written the structure.
         """
         data, first, second = A.arrays
-        structure = A._kept.get("structure")
+        is_written = _core.query(first).written or _core.query(second).written
+        structure = None if is_written else A._kept.get("structure")
         if structure is None:
             structure = _read(function, "A", first), _read(function, "A", second)
-            if not (_core.query(first).written or _core.query(second).written):
+            if not is_written:
                 A._kept["structure"] = structure
         values = _read(function, "A.data", data)
         if A.format == "coo":

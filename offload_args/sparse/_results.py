@@ -94,6 +94,8 @@ class _Descriptors:
 
 def product(library: Library, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> Arrays:
     """Return alpha A B, which is csc if A is csc, and otherwise csr."""
+    _refuse_blocks(library, function, A)
+    _refuse_blocks(library, function, B, "x")
     if A.format == "csc":
         if B.format != "csc":
             _need_narrow(library, function, A)
@@ -173,9 +175,9 @@ def converted(library: Library, function: str, A: LentMatrix, form: str) -> Arra
     return _to_dense(library, function, A)
 
 
-def _refuse_blocks(library: Library, function: str, A: LentMatrix) -> None:
+def _refuse_blocks(library: Library, function: str, A: LentMatrix, name: str = "A") -> None:
     if A.format == "bsr":
-        raise LibraryError(f"{function}: {library.title} converts no bsr matrices; lend A.tocsr()")
+        raise LibraryError(f"{function}: {library.title} converts no bsr matrices; lend {name}.tocsr()")
 
 
 def _sparse(library: Library, function: str, A: LentMatrix, form: str) -> Arrays:

@@ -43,7 +43,7 @@ class LentMatrix:
         self.shape = shape
         self._pointers = pointers
         self._kept: dict[Any, Any] = {}  # data of the adapter: a structure on the host, workspaces or factors
-        self._ends: list[Callable[[], None]] = []  # the adapter's calls at the end of the block
+        self._ends: list[Callable[[], None]] | None = None  # the adapter's calls at the end of the block that lends it
 
     @property
     def data(self) -> DevicePtr[Any]:
@@ -148,11 +148,12 @@ def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> It
         with offload_args(data, In(first), In(second), **options) as pointers:
             entered = True
             matrix = cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
+            ends = matrix._ends = []
             try:
                 yield matrix
             finally:
-                while matrix._ends:
-                    matrix._ends.pop()()
+                while ends:
+                    ends.pop()()
     except OffloadError as error:
         if not entered:  # an error inside the block already names the function that raised it
             names = list(arrays)

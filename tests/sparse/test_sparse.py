@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from offload_args.errors import (
     ExtentError,
     HostAccessError,
     HostPointerError,
+    InvalidDataError,
     LibraryError,
     StalePointerError,
     WrongDeviceError,
@@ -330,7 +332,8 @@ def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None
     for other in FORMATS:
         B = matrix(right, other)
         if on.startswith("cuda") and "bsr" in (form, other):
-            with pytest.raises(LibraryError, match=r"^sparse\.matmul: cuSPARSE converts no bsr .*; lend A\.tocsr\(\)"):
+            name = "A" if form == "bsr" else "x"
+            with pytest.raises(LibraryError, match=rf"^sparse\.matmul: cuSPARSE converts no bsr .*lend {name}\.tocsr"):
                 sparse.matmul(A, B, device=on)
             continue
         C = sparse.matmul(A, B, device=on)
@@ -525,6 +528,56 @@ def test_systems_with_new_values_in_the_same_structure(factors: str, form: str) 
     agree(x, expected / 4, "float64")
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_systems_with_indices_in_any_order_are_solved_repeatedly_without_the_check(factors: str, form: str) -> None:
+    elements, b = system("float64"), np.arange(8.0)
+    A = matrix(elements, form)
+    for array in (A.indices, A.data):
+        for begin, end in pairwise(A.indptr):
+            array[begin:end] = array[begin:end][::-1].copy()
+    A = getattr(scipy.sparse, f"{form}_array")((A.data, A.indices, A.indptr), shape=A.shape)
+    with sparse.lend(A, check=False, device=factors) as dA, offload_args(In(b), device=factors) as (db,):
+        for _ in range(2):
+            agree(sparse.spsolve(dA, db).to_host(), np.linalg.solve(elements, b), "float64")
+            agree((dA @ db).to_host(), elements @ b, "float64")
+
+
+def test_a_structure_that_an_outer_region_writes_is_read_anew(on: str) -> None:
+    A, x = matrix(np.diag([2.0, 3.0])), np.array([1.0, 10.0])
+    with offload_args(A.indices, In(x), device=on) as (di, dx), sparse.lend(A, device=on) as dA:
+        assert (dA @ dx).to_host().tolist() == [2.0, 30.0]
+        di.assign(np.array([1, 0], di.dtype))
+        assert (dA @ dx).to_host().tolist() == [20.0, 3.0]
+
+
+def test_new_matrices_are_solved_with_their_present_structure(factors: str) -> None:
+    A, b = matrix(np.diag([2.0, 3.0])), np.array([1.0, 10.0])
+    with sparse.lend(A, device=factors) as dA, offload_args(In(b), device=factors) as (db,):
+        square = dA @ dA
+        agree(sparse.spsolve(square, db).to_host(), b / [4.0, 9.0], "float64")
+        square.arrays[1].assign(np.array([1, 0], square.index_dtype))
+        agree(sparse.spsolve(square, db).to_host(), b[::-1] / [9.0, 4.0], "float64")
+
+
+def test_cudss_frees_all_its_objects(factors: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not factors.startswith("cuda"):
+        return
+    balance, call = dict.fromkeys(("Config", "Data", "Matrix"), 0), _cudss.CuDSS.call
+
+    def counted(self: _cudss.CuDSS, name: str, *arguments: Any) -> int:
+        for kind in balance:
+            balance[kind] += name.startswith(f"{kind}Create")
+            balance[kind] -= name == f"{kind}Destroy"
+        return call(self, name, *arguments)
+
+    monkeypatch.setattr(_cudss.CuDSS, "call", counted)
+    elements, b = system("float64"), np.ones(8)
+    with sparse.lend(matrix(elements), device=factors) as dA, offload_args(In(b), elements, device=factors) as (db, dE):
+        for operand in (dA, dA.T, dA @ dA, sparse.convert(dA, "csc"), sparse.convert(dE, "csr")):
+            sparse.spsolve(operand, db)
+    assert balance == {"Config": 0, "Data": 0, "Matrix": 0}
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_triangles_of_each_format_dtype_and_operation(on: str, form: str, dtype: str) -> None:
@@ -561,6 +614,16 @@ def test_singular_systems_are_named(factors: str) -> None:
             sparse.spsolve(matrix(elements), b, device=factors)
     with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve: A is singular"):
         sparse.spsolve(matrix(np.zeros((3, 3))), np.ones(3), device=factors)
+
+
+def test_a_singular_system_gives_the_host_no_result(factors: str) -> None:
+    A, x = matrix(np.eye(2)), np.full(2, 7.0)
+    A.data[1] = 0
+    left = pytest.raises(InvalidDataError, match="argument 2 was left") if "cuda" in factors else nullcontext()
+    with left, sparse.lend(A, device=factors) as dA, offload_args(np.ones(2), x, device=factors) as (db, dx):
+        with pytest.raises(np.linalg.LinAlgError):
+            sparse.spsolve(dA, db, out=dx)
+    assert x.tolist() == [7.0, 7.0]
 
 
 def test_singular_triangles_are_named(cpu: str) -> None:
