@@ -444,6 +444,12 @@ def irfftn(
     return _transform("irfftn", x, s, axes, norm, device)
 
 
+class _Call(Call):
+    """One call of a transform."""
+
+    takes_float16 = True
+
+
 def _transform(
     name: str,
     x: Operand,
@@ -466,11 +472,11 @@ def _transform(
                 with Call(function, None, x=x).named():
                     raise
     if isinstance(x, DevicePtr):
-        call = Call(function, device, None, x=x)
+        call = _Call(function, device, None, x=x)
         library = transforms_of(function, x._device)
     else:
         number = default_number() if device is None else as_device(device).number
-        call = Call(function, by_number(number), x=x)
+        call = _Call(function, by_number(number), x=x)
         library = transforms_of(function, number)
     if norm is not None and norm not in _NORMS:
         raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -85,6 +85,8 @@ def _empty(spec: Spec) -> NDArray[Any]:
 
 class Call:
     """One call of a function. `name` is the function's name in messages, such as "linalg.solve"."""
+
+    takes_float16: ClassVar[bool] = False  # whether arrays of float16 are converted to float32
 
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
@@ -176,12 +178,17 @@ class Call:
         return array
 
     def _common_dtype(self) -> np.dtype[Any]:
-        """Return the dtype of the computation by NumPy's rules, in which integers count as float64."""
+        """Return the dtype of the computation by NumPy's rules, in which integers count as float64.
+
+        With `takes_float16`, float16 counts as float32.
+        """
         double = is_complex = False
         for operand, array in zip(self._given, self._arrays, strict=True):
             dtype = array.dtype.newbyteorder("=")
             if dtype.kind in "biu":
                 double = True
+            elif dtype == np.float16 and self.takes_float16:
+                pass
             elif dtype in _TYPES:
                 double |= dtype.char in "dD"
                 is_complex |= dtype.kind == "c"

@@ -1,0 +1,52 @@
+"""SciPy's own tests of transforms and of signals pass with the functions of fft, except for the tests that
+scipy_fft_suite.py lists."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.devices import here, open_or_skip
+from helpers.processes import output_of
+
+#: {SciPy's tests: the least numbers of tests that pass and of calls of offload_args}.
+MODULES = {
+    "scipy.fft.tests.test_basic": (140, 2500),
+    "scipy.fft._pocketfft.tests.test_basic": (340, 11000),
+    "scipy.fft.tests.test_multithreading": (50, 50),
+    "scipy.fft.tests.test_fftlog": (40, 150),
+    "scipy.fftpack.tests.test_basic": (290, 11000),
+    "scipy.fftpack.tests.test_pseudo_diffs": (25, 600),
+    "scipy.signal.tests.test_czt": (160, 2000),
+    "scipy.signal.tests.test_spectral": (130, 15000),
+    "scipy.signal.tests.test_signaltools": (12000, 70000),
+}
+
+SLOW = ("scipy.fft.tests.test_basic", "scipy.fft._pocketfft.tests.test_basic")
+
+
+@pytest.mark.parametrize("device", here("host", "sim:0"))
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(module, marks=pytest.mark.slow if module in SLOW else pytest.mark.exhaustive) for module in MODULES],
+)
+def test_scipys_tests_pass(module: str, device: str, tmp_path: Path) -> None:
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = f"-m pytest -q -W ignore -p no:cacheprovider -p no:xdist -p scipy_fft_suite --rootdir={tmp_path} --pyargs"
+    output = output_of(
+        sys.executable,
+        *command.split(),
+        module,
+        folder=tmp_path,
+        timeout=900,
+        OFFLOAD_ARGS_DEVICE=open_or_skip(device),
+        PYTHONPATH=paths,
+    )
+    least, least_calls = MODULES[module]
+    passed, calls = re.search(r"(\d+) passed", output), re.search(r"made (\d+) calls of fft", output)
+    assert passed and int(passed[1]) >= least, output
+    assert calls and int(calls[1]) >= least_calls, output
