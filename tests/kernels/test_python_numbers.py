@@ -9,8 +9,9 @@ import pytest
 
 from helpers.devices import here as devices_here
 from helpers.devices import open_or_skip
+from helpers.written import function_of
 from offload_args import Device, In, Out, errors, kernel, offload
-from offload_args.kernels import Linear1D
+from offload_args.kernels import Linear1D, Linear2D
 from offload_args.kernels.compilers import Target
 
 TENTH, PAIR = 0.1, (0.3, 7)
@@ -297,6 +298,91 @@ def test_whole_numbers_at_their_ends_are_those_of_numpy(device: str) -> None:
         ]
     for result, values in zip((a, b, c, d, e, f, g), expected, strict=True):
         np.testing.assert_array_equal(result, values)
+
+
+INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
+LITERALS = (-(2**63), -300, -3, -1, 3, 300, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+def compiled_lines(dtype, result, expressions):
+    """Return a kernel with a row of results for each expression of an element x."""
+    lines = ["def lines(a: In[T], y: Out[R].by(Linear2D())):", "    for i, j in y.mine():", "        x = a[j]"]
+    for number, expression in enumerate(expressions):
+        lines += [f"        if i == {number}:", f"            y[i, j] = {expression}"]
+    names = {"In": In, "Out": Out, "T": dtype, "R": result, "Linear2D": Linear2D, "np": np}
+    file = f"<{expressions[0]} of {dtype.__name__}>"
+    return kernel(function_of("\n".join([*lines, ""]), file, names), debug=False)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
+def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(device: str, dtype: type) -> None:
+    expressions = [f"x {sign} {literal}" for sign in ("<", "<=", "==", "!=", ">", ">=") for literal in LITERALS]
+    expressions += [f"{literal} < x" for literal in LITERALS]
+    facts = np.iinfo(dtype)
+    expressions += ["x < np.uint64(2**63)", "x == np.uint64(2**63 - 1)", "np.int64(-1) < x", "(x > 3) == True"]
+    a = np.array([facts.min, facts.min + 1, 0, 1, 3, facts.max - 1, facts.max], dtype)
+    y = np.zeros((len(expressions), a.size), bool)
+    offload(compiled_lines(dtype, bool, expressions), a, y, device=device)
+    for expression, row in zip(expressions, y, strict=True):
+        np.testing.assert_array_equal(row, eval(expression, {"x": a, "np": np}), err_msg=expression)
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.int64], ids=lambda dtype: dtype.__name__)
+def test_integers_of_64_bits_combine_with_each_literal_of_their_type_as_in_numpy(device: str, dtype: type) -> None:
+    facts = np.iinfo(dtype)
+    literals = [literal for literal in LITERALS if facts.min <= literal <= facts.max]
+    expressions = [f"x {sign} {literal}" for sign in ("+", "-", "*", "//", "%", "&", "|", "^") for literal in literals]
+    expressions += [f"{literal} {sign} x" for sign in ("//", "%", "-") for literal in literals]
+    expressions += [f"np.minimum(x, {literal}) + np.maximum({literal}, x)" for literal in literals]
+    a = np.array([facts.min, facts.min + 1, 0, 1, 3, facts.max - 1, facts.max], dtype)
+    y = np.zeros((len(expressions), a.size), dtype)
+    offload(compiled_lines(dtype, dtype, expressions), a, y, device=device)
+    for expression, row in zip(expressions, y, strict=True):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(row, eval(expression, {"x": a, "np": np}), err_msg=expression)
+
+
+NO_UINT64, NO_INT64 = "-3 is not a uint64", f"{2**63} is not an int64"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expression", "message"),
+    [
+        *[(np.uint64, f"x {sign} -3", NO_UINT64) for sign in ("+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^")],
+        *[(np.uint64, f"{name}(x, -3)", NO_UINT64) for name in ("min", "max", "np.minimum", "np.fmax")],
+        (np.uint64, "-3 % x", NO_UINT64),
+        (np.uint64, "x - (1 - 4)", NO_UINT64),
+        *[(np.int64, f"x {sign} 2**63", NO_INT64) for sign in ("+", "//", "&")],
+        (np.int8, "min(2**63, x)", f"{2**63} is not an int64"),
+        (np.int64, "1 if x < 2**70 else 0", r"2 \*\* 70: an integer of a kernel has 64 bits: write 2.0 \*\* 70"),
+        (np.int64, "x + (1 << 64)", "1 << 64: an integer of a kernel has 64 bits"),
+        (np.int64, "x + HUGE", "HUGE: an integer of a kernel has 64 bits"),
+        (np.int64, "x + -18446744073709551615", "-18446744073709551615: an integer of a kernel has 64 bits"),
+        (np.int64, "np.uint8(300)", r"np.uint8\(300\): uint8 has the numbers from 0 to 255"),
+        (np.int64, "np.uint32(-1)", r"np.uint32\(-1\): uint32 has the numbers from 0 to 4294967295"),
+    ],
+)
+def test_a_literal_that_its_type_lacks_is_refused_at_its_line(dtype: type, expression: str, message: str) -> None:
+    source = "def lines(a: In[T], y: Out[np.float64].by(Linear1D())):\n    for i in y.mine():\n        x = a[i]\n"
+    names = {"In": In, "Out": Out, "T": dtype, "Linear1D": Linear1D, "np": np, "HUGE": 2**70}
+    with pytest.raises(errors.KernelError, match=rf":4: lines: .*{message}"):
+        function = function_of(source + f"        y[i] = {expression}\n", f"<{expression}>", names)
+        offload(kernel(function, debug=False), np.ones(3, dtype), np.zeros(3), device="host")
+
+
+def test_a_literal_that_an_array_lacks_is_not_stored(device: str) -> None:
+    for dtype, literal in ((np.uint8, "300"), (np.int16, "-2**15 - 1"), (np.uint64, "-1")):
+        source = f"def stored(y: Out[T].by(Linear1D())):\n    for i in y.mine():\n        y[i] = {literal}\n"
+        names = {"Out": Out, "T": dtype, "Linear1D": Linear1D}
+        with pytest.raises(errors.KernelError, match=rf":3: stored: y\[i\] = .*: {dtype.__name__} has the numbers"):
+            kernel(function_of(source, f"<stored {literal}>", names))(np.zeros(3, dtype))
+
+
+def test_angles_of_integers_take_negative_literals(device: str) -> None:
+    a, y = np.arange(4, dtype=np.uint64), np.zeros((2, 4))
+    offload(compiled_lines(np.uint64, np.float64, ["np.copysign(x, -3)", "np.hypot(x, -1)"]), a, y, device=device)
+    np.testing.assert_array_equal(y[0], np.copysign(a, -3))
+    np.testing.assert_allclose(y[1], np.hypot(a, -1), rtol=1e-15)
 
 
 Plane = Out[np.complex64].by(Linear1D())

@@ -10,6 +10,7 @@ import ast
 import copy
 import numbers
 import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +28,16 @@ _LEFT, _RIGHT, _BOTH = 1, 2, 3  # which of two expressions are weak
 _OPERATIONS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Pow: "pow",
-    ast.LShift: "lshift", ast.RShift: "rshift",
+    ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
 }  # fmt: skip
+_BITS: Final = (ast.BitAnd, ast.BitOr, ast.BitXor)
+_OF_WHOLE: Final[dict[type[ast.AST], Callable[..., int]]] = {  # Python computes these operations of literals
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow, ast.USub: operator.neg,
+    ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
+_MOST_BITS: Final = 1024  # of a literal's parts
 _BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
@@ -71,6 +80,11 @@ class Expressions(Names):
     """Checks and rewrites expressions."""
 
     def expression(self, node: ast.expr) -> ast.expr:
+        literal = self.literal(node)
+        if literal is not None:
+            self.check_literal(node, literal)
+        if literal is not None and isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            return ast.copy_location(ast.Constant(literal), node)
         if isinstance(node, ast.Constant):
             if node.value is not None and not isinstance(node.value, (bool, int, float, complex)):
                 self.refuse(node, repr(node.value), "there are numbers in kernels, and no strings")
@@ -88,7 +102,8 @@ class Expressions(Names):
             left, right = self.expression(node.left), self.expression(node.right)
             if isinstance(node.op, ast.Pow):
                 return self.powered(node, left, right, weak)
-            if type(node.op) in _OPERATIONS and (weak != _BOTH or isinstance(node.op, _ALWAYS_COMBINED)):
+            is_native = weak == _BOTH or (weak == 0 and isinstance(node.op, _BITS))  # numba's rule is NumPy's
+            if type(node.op) in _OPERATIONS and (not is_native or isinstance(node.op, _ALWAYS_COMBINED)):
                 return self.combined(node, type(node.op), left, right, weak)
             return ast.copy_location(ast.BinOp(left, node.op, right), node)
         if isinstance(node, ast.Compare):
@@ -109,6 +124,43 @@ class Expressions(Names):
             return node
         self.refuse(node, f"{ast.unparse(node):.60}", REMEDIES_OF_SYNTAX.get(type(node), "kernels do not have it"))
 
+    def literal(self, node: ast.expr) -> int | None:
+        """Return the value of a whole number that is written here, or outside; None for others."""
+        match node:
+            case ast.Constant():
+                value = node.value
+            case ast.UnaryOp():
+                operand = self.literal(node.operand)
+                value = None if operand is None or isinstance(node.op, ast.Not) else _OF_WHOLE[type(node.op)](operand)
+            case ast.BinOp():
+                left, right = self.literal(node.left), self.literal(node.right)
+                if left is None or right is None or type(node.op) not in _OF_WHOLE:
+                    return None
+                if isinstance(node.op, (ast.Pow, ast.LShift, ast.RShift)) and not 0 <= right <= _MOST_BITS:
+                    return None
+                if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0:
+                    return None
+                if max(left.bit_length(), right.bit_length()) > _MOST_BITS:
+                    return None
+                value = _OF_WHOLE[type(node.op)](left, right)
+            case ast.Name() | ast.Attribute():
+                value = self.value_of(node)
+            case _:
+                return None
+        return value if type(value) is int else None
+
+    def check_literal(self, node: ast.expr, value: int) -> None:
+        if not -(2**63) <= value < 2**64:
+            remedy = "write 2.0 ** 70 for 2 ** 70, or float(...) of it outside of the kernel"
+            self.refuse(node, f"{ast.unparse(node):.60}", f"an integer of a kernel has 64 bits: {remedy}")
+
+    def check_fits(self, node: ast.AST, value: ast.expr, dtype: np.dtype[Any]) -> None:
+        """Refuse a whole number that is converted to a dtype of integers whose range does not have it."""
+        literal = self.literal(value) if dtype.kind in "iu" else None
+        if literal is not None and not np.iinfo(dtype).min <= literal <= np.iinfo(dtype).max:
+            numbers_of = f"{dtype} has the numbers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+            self.refuse(node, ast.unparse(node), f"{numbers_of}; % 2**{dtype.itemsize * 8} wraps a number")
+
     def weakness(self, left: ast.expr, right: ast.expr) -> int:
         """Return which of two expressions are weak. Both are in the user's form."""
         return (_LEFT if self.weak.of(left) else 0) | (_RIGHT if self.weak.of(right) else 0)
@@ -123,14 +175,14 @@ class Expressions(Names):
                 value = base.value**exponent.value  # type: ignore[operator]
             except ArithmeticError as error:
                 self.refuse(node, ast.unparse(node), f"it can't be evaluated: {error}")
-            if not isinstance(value, int) or -(2**63) <= value < 2**64:
+            if isinstance(value, (float, complex)):
                 return ast.copy_location(ast.Constant(value), node)
         if not _is_small_power(node.right):
             if weak != _BOTH:
                 return self.combined(node, ast.Pow, base, exponent, weak)
             return self.call(node, self.function_name(CALLS[operator.pow]), base, exponent)
-        if isinstance(exponent, ast.UnaryOp):
-            count = exponent.operand
+        if isinstance(exponent, ast.Constant) and isinstance(exponent.value, int) and exponent.value < 0:
+            count = ast.copy_location(ast.Constant(-exponent.value), node)
             power = ast.copy_location(ast.BinOp(self.call(node, "oa__floating", base), ast.Pow(), count), node)
             flags = _BOTH if weak & _LEFT else _LEFT
             return self.combined(node, ast.Div, ast.copy_location(ast.Constant(1), node), power, flags)
@@ -182,12 +234,12 @@ class Expressions(Names):
         is_chain = len(node.ops) > 1
         steps = any(getattr(child, "id", "") in _ATOMICS.values() for item in read for child in ast.walk(item))
         mixed = any(isinstance(item, ast.Name) and item.id in self.weak.mixed for item in items)
-        if not (mixed or any(flag in (_LEFT, _RIGHT) for flag in weak)) or (is_chain and steps):
+        if not (mixed or any(flag != _BOTH for flag in weak)) or (is_chain and steps):
             return ast.copy_location(ast.Compare(read[0], node.ops, read[1:]), node)
         comparisons: list[ast.expr] = []
         for i, operation in enumerate(node.ops):
             left, right = copy.deepcopy(read[i]), copy.deepcopy(read[i + 1])
-            if (mixed or weak[i] in (_LEFT, _RIGHT)) and type(operation) in _OPERATIONS:
+            if (mixed or weak[i] != _BOTH) and type(operation) in _OPERATIONS:
                 comparisons.append(self.combined(node, type(operation), left, right, weak[i]))
             else:
                 comparisons.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))
@@ -440,7 +492,8 @@ class Expressions(Names):
             if function in CALLS:
                 if weak in (_LEFT, _RIGHT):
                     at, other = (0, 1) if weak == _LEFT else (1, 0)
-                    arguments[at] = self.like(arguments[at], arguments[other])
+                    whole = not isinstance(CALLS[function], str)
+                    arguments[at] = self.like(arguments[at], arguments[other], whole)
                 return self.call(node, self.function_name(CALLS[function]), *arguments)
         except TypeError:
             pass  # the value is not hashable
@@ -449,6 +502,8 @@ class Expressions(Names):
                 self.refuse(
                     node, ast.unparse(node), "kernels compute with integers, float32, float64 and complex numbers"
                 )
+            if len(node.args) == 1:
+                self.check_fits(node, node.args[0], np.dtype(function))
             conversion = ast.Call(self.constant(node.func, function), arguments, [])
             return ast.copy_location(conversion, node)
         name = getattr(function, "__name__", shown(function))
@@ -460,11 +515,14 @@ class Expressions(Names):
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
 
-    def like(self, number: ast.expr, other: ast.expr) -> ast.expr:
-        """Return a weak number in the type that combines it with another argument. Both are rewritten already."""
+    def like(self, number: ast.expr, other: ast.expr, whole: bool) -> ast.expr:
+        """Return a weak number in the type that combines it with another argument. Both are rewritten already.
+
+        whole: whether the function combines integers as integers, and not as float64.
+        """
         if any(getattr(child, "id", "") in _ATOMICS.values() for child in ast.walk(other)):
             return number  # the other argument would be computed twice
-        return self.call(number, "oa__like", number, copy.deepcopy(other))
+        return self.call(number, "oa__like", number, copy.deepcopy(other), ast.Constant(int(whole)))
 
     def least(self, node: ast.Call, name: str) -> ast.expr:
         """Return min or max of several values, as nested calls for two values, each in the right type."""

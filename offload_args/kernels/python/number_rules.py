@@ -37,12 +37,41 @@ def oa__strong(typing: Any, value: Any) -> Any:
     return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
 
 
+def native_of(operand: Any) -> Any:
+    """Return the type of a value, also of a literal or a weak number."""
+    return types.unliteral(getattr(operand, "native", operand))
+
+
+def shown(operand: Any) -> str:
+    """Return a value's type for messages, or the value of a literal."""
+    return str(operand.literal_value if isinstance(operand, types.IntegerLiteral) else native_of(operand))
+
+
+def check_range(construct: str, value: Any, other: Any) -> None:
+    """Refuse a weak literal that is not in the range in which it is combined with another integer."""
+    strong = native_of(other)
+    if not isinstance(value, types.IntegerLiteral) or not isinstance(strong, types.Integer):
+        return
+    literal = value.literal_value
+    if literal >= 2**63 if strong.signed else literal < 0 and strong == types.uint64:
+        kind, remedy = ("an int64", "uint64") if strong.signed else ("a uint64", "int64")
+        raise errors.TypingError(
+            f"oa__: {construct}: {literal} is not {kind}: convert the other number, as np.{remedy}(x)"
+        )
+
+
+def check_ranges(construct: str, a: Any, b: Any, weak: Any) -> None:
+    """Refuse a weak literal among two operands that is not in the range in which they are combined."""
+    if isinstance(weak, types.IntegerLiteral) and weak.literal_value in (1, 2):
+        check_range(construct, *((a, b) if weak.literal_value == 1 else (b, a)))
+
+
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
     """Return numba's types of two numbers (None for other values), and the type that combines them.
 
     weak: 1 if only a is weak, 2 if only b is weak, 3 if both are weak.
     """
-    natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (a, b)]
+    natives = [native_of(operand) for operand in (a, b)]
     if not all(isinstance(native, (types.Number, types.Boolean)) for native in natives):
         return None, None
     if not isinstance(weak, types.IntegerLiteral):  # numba also tries types without values
@@ -52,21 +81,36 @@ def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
 
 
 @intrinsic(prefer_literal=True)
-def oa__like(typing: Any, value: Any, other: Any) -> Any:
-    """Return a weak number in the type that combines it with another value."""
-    natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (value, other)]
+def oa__like(typing: Any, value: Any, other: Any, whole: Any) -> Any:
+    """Return a weak number in the type that combines it with another value.
+
+    whole: 1 if integers are combined as integers, 0 if each becomes a float64.
+    """
+    if not isinstance(whole, types.IntegerLiteral):  # numba also tries types without values
+        return None
+    natives = [native_of(operand) for operand in (value, other)]
     are_numbers = all(isinstance(native, (types.Number, types.Boolean)) for native in natives)
     kind = combined(natives[0], True, natives[1], isinstance(other, WeakType)) if are_numbers else None
     kind = kind or natives[0]
-    return kind(value, other), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], kind)
+    if isinstance(kind, types.Integer):
+        if whole.literal_value:
+            check_range(f"{shown(value)} and {shown(other)}", value, other)
+        else:
+            kind = natives[0]
+    signed = kind(value, other, whole)
+    return signed, lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], kind)
 
 
 def _combine(operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         natives, kind = both(a, b, weak)
+        if natives is None and isinstance(weak, types.IntegerLiteral) and operation in _COMPARISONS:  # of tuples
+            natives = [a, b]
         if natives is None:
             return None
-        if kind == types.uint64 and operation in _COMPARISONS:  # -1 is less than each uint64
+        if operation not in _COMPARISONS:
+            check_ranges(f"{operation.__name__.rstrip('_')}({shown(a)}, {shown(b)})", a, b, weak)
+        elif kind == types.uint64:  # -1 is less than each uint64
             kind = None
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
@@ -75,6 +119,14 @@ def _combine(operation: Any) -> Any:
                       for value, source, target in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
             if operation is operator.truediv and isinstance(chosen.return_type, types.Complex):
                 return complex_quotient(context, builder, chosen.return_type, *values)
+            if isinstance(chosen.return_type, types.Integer) and operation in _WRAPPING:  # numba's may not wrap
+                whole = [context.cast(builder, value, target, chosen.return_type)
+                         for value, target in zip(values, chosen.args, strict=False)]  # fmt: skip
+                return getattr(builder, operation.__name__)(*whole)
+            if operation in _COMPARISONS and is_of_both_signs(natives):
+                wide = [context.cast(builder, value, source, types.int64 if native.signed else types.uint64)
+                        for value, source, native in zip(args, sig.args, natives, strict=False)]  # fmt: skip
+                return compared(builder, operation, wide, natives[0].signed)
             if operation in (operator.lshift, operator.rshift):
                 return shifted(context, builder, operation, chosen, *values)
             value = context.get_function(operation, chosen)(builder, values)
@@ -85,8 +137,23 @@ def _combine(operation: Any) -> Any:
 
         return None if chosen is None else (chosen.return_type(a, b, weak), make)
 
-    rule.__name__ = f"oa__binary_{operation.__name__}"
+    rule.__name__ = f"oa__binary_{operation.__name__.rstrip('_')}"
     return intrinsic(prefer_literal=True)(rule)
+
+
+def is_of_both_signs(kinds: Any) -> bool:
+    """Return whether two types are a uint64 and a signed integer, which numba compares as float64."""
+    return types.uint64 in kinds and any(isinstance(kind, types.Integer) and kind.signed for kind in kinds)
+
+
+def compared(builder: Any, operation: Any, values: Any, first_is_signed: bool) -> Any:
+    """Return the comparison of an int64 and a uint64; the first or the second number is signed."""
+    sign = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">"}
+    signed = values[0 if first_is_signed else 1]
+    negative = builder.icmp_signed("<", signed, ir.Constant(signed.type, 0))
+    below = operation(-1, 0) if first_is_signed else operation(0, -1)
+    bits = builder.icmp_unsigned(sign.get(operation, ">="), *values)
+    return builder.select(negative, ir.Constant(bits.type, int(below)), bits)
 
 
 def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> Any:
@@ -128,18 +195,21 @@ def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any,
     return function(builder, (function(builder, (value, half)), builder.sub(count, half)))
 
 
+_WRAPPING: Final = (operator.add, operator.sub, operator.mul)
 _COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
     _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
 )
 oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(_combine, _COMPARISONS)
 oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.rshift))
+oa__binary_and, oa__binary_or, oa__binary_xor = map(_combine, (operator.and_, operator.or_, operator.xor))
 
 
 def _choose(name: str, operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         """Return b if the comparison holds for b and a, else a, as in Python's min and max."""
         natives, kind = both(a, b, weak)
+        check_ranges(f"{name.removeprefix('oa__binary_')}({shown(a)}, {shown(b)})", a, b, weak)
         kind = kind or (natives and typing.unify_types(*natives))
         chosen = kind and typing.resolve_function_type(operation, (kind, kind), {})
 

@@ -41,6 +41,8 @@ class Statements(Expressions):
                     yield from self.statement(copied)
                 return
             case ast.Assign():
+                for stored in node.targets:
+                    self.check_stored(node, stored)
                 node.value = self.joined(node.targets[0], node.value)
                 node.targets = [self.target(target) for target in node.targets]
             case ast.AnnAssign():
@@ -106,6 +108,13 @@ class Statements(Expressions):
             to: ast.expr = ast.Attribute(copy.deepcopy(target), name, ast.Store())
             copied = ast.Assign([to], ast.Attribute(copy.deepcopy(value), name, ast.Load()))
             yield ast.fix_missing_locations(ast.copy_location(copied, node))
+
+    def check_stored(self, node: ast.Assign, target: ast.expr) -> None:
+        """Refuse a whole number that is assigned to an element of an array whose dtype does not have it."""
+        name = target.value.id if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) else ""
+        array = self.array_named(name)
+        if array is not None:
+            self.check_fits(node, node.value, array.dtype)
 
     def target(self, node: ast.expr) -> ast.expr:
         """Check the target of an assignment, and rewrite its indices."""
