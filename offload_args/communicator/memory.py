@@ -101,6 +101,7 @@ class MemoryLink(Link):
             with self._board.lock:
                 if not current.whole:
                     current.items.pop(self.rank, None)
+                    self._board.wake(range(self.size))  # they may need this rank now
             raise
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:

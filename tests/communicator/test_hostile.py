@@ -124,6 +124,30 @@ def test_another_thread_closes_a_communicator_that_waits() -> None:
     third.close()
 
 
+def test_a_rank_that_waited_and_was_closed_is_named_by_the_others() -> None:
+    for _ in range(50):  # the other rank may look at the data of the closed rank before or after the rank raises
+        first, second, third = Communicator.all(["host"] * 3)
+        errors: list[CommunicatorError] = []
+
+        def wait(communicator: Communicator, errors: list[CommunicatorError] = errors) -> None:
+            with pytest.raises(CommunicatorError) as error:
+                communicator.barrier()
+            errors.append(error.value)
+
+        threads = [threading.Thread(target=wait, args=(communicator,)) for communicator in (first, second)]
+        for thread in threads:
+            thread.start()
+        while not first._busy.locked() or not second._busy.locked():
+            time.sleep(0.0001)
+        time.sleep(0.002)  # usually, both wait
+        first.close()
+        for thread in threads:
+            thread.join(LIMIT)
+        assert [error.ranks for error in errors] == [(0,), (0,)]
+        second.close()
+        third.close()
+
+
 CLOSED = """
 import sys, threading, time
 from offload_args import Communicator, CommunicatorError
