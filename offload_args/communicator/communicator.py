@@ -196,7 +196,7 @@ class Communicator:
         The variables RANK, WORLD_SIZE, MASTER_ADDR (by default 127.0.0.1), MASTER_PORT and LOCAL_RANK describe this
         process. Without any of these variables, this process is the only rank. Rank 0 listens at MASTER_ADDR until all
         ranks have connected; see `join`. If torchrun itself listens at MASTER_PORT, rank 0 listens at the first free
-        one of the next 8 ports.
+        one of the next 8 ports, or of the last 8 ports.
 
             with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
                 print(communicator.rank < communicator.size)  # True

@@ -32,7 +32,8 @@ _MISSING: Final = b"m"  # the other second answer, before a list of the ranks th
 _GRACE: Final = 1.0  # seconds after its deadline for which a rank waits for the second answer
 _LENGTH: Final = struct.Struct("<I")
 _LOOPBACK: Final = "127.0.0.1"
-_PORTS: Final = 8  # ports after torchrun's own that rank 0 tries
+_PORTS: Final = 8  # ports beside torchrun's own that rank 0 tries
+_LAST_PORT: Final = (1 << 16) - 1
 _PATIENCE: Final = 5.0  # seconds for which rank 0 waits for a port, and another rank for an answer
 
 
@@ -62,10 +63,15 @@ def ranks_of_environment() -> Ranks:
             f"Communicator.from_environment: RANK needs a number from 0 to WORLD_SIZE - 1, got {rank} of {size}"
         )
     port = _number("MASTER_PORT", 0 if size == 1 else None)
+    if size > 1 and not 0 < port <= _LAST_PORT:
+        raise ArgumentError(
+            f"Communicator.from_environment: MASTER_PORT needs a number from 1 to {_LAST_PORT}, got {port}"
+        )
     ports = [port]
     # If this variable is set, torchrun itself listens at the port, and rank 0 listens at one of the next ports.
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        ports = [next_port for next_port in range(port + 1, port + 1 + _PORTS) if next_port < 1 << 16]
+        last = min(port + _PORTS, _LAST_PORT)
+        ports = [next_port for next_port in range(last - _PORTS, last + 1) if next_port != port]
     # The number of the restart is no part of the identity, because torchrun counts it on each machine separately.
     program = os.environ.get("TORCHELASTIC_RUN_ID", "")
     address = os.environ.get("MASTER_ADDR") or _LOOPBACK

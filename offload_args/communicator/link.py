@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]  # one dimension, no gaps
 
 __all__ = ["Link", "LostRanksError", "bytes_of", "remaining"]
+
+_WEEK: Final = 604_800.0  # seconds
 
 
 class LostRanksError(Exception):
@@ -87,5 +89,8 @@ def bytes_of(array: NDArray[Any]) -> Bytes:
 
 
 def remaining(deadline: float | None) -> float | None:
-    """Return the seconds until a deadline, at least 0; None without a deadline."""
-    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+    """Return the seconds until a deadline, at least 0 and at most a week; None without a deadline.
+
+    After a week, a loop asks again. The system's waits take no infinite or very long times.
+    """
+    return None if deadline is None else min(max(deadline - time.monotonic(), 0.0), _WEEK)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers.launches import LIMIT, end, launched, together
+from offload_args import ArgumentError, Communicator
 
 MEET = """
 from offload_args import Communicator, CommunicatorError
@@ -69,6 +70,26 @@ def test_a_port_beside_torchruns_own_is_in_use(port: int, monkeypatch: pytest.Mo
     with socket.create_server(("127.0.0.1", 0)) as other:  # it accepts connections, and does not answer
         for status, out, errors in end(launched(["-c", MEET.format(timeout=60)], 2, other.getsockname()[1] - 1)):
             assert (status, out, errors) == (0, "3.0\n", "")
+
+
+@pytest.mark.parametrize("timeout", ["1e7", "float('inf')"])
+def test_processes_may_wait_longer_than_the_system_does(port: int, timeout: str) -> None:
+    for status, out, errors in end(launched(["-c", MEET.format(timeout=timeout)], 2, port)):
+        assert (status, out, errors) == (0, "3.0\n", "")
+
+
+def test_torchrun_may_listen_at_the_last_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    for status, out, errors in end(launched(["-c", MEET.format(timeout=60)], 2, 65535)):
+        assert (status, out, errors) == (0, "3.0\n", "")
+
+
+@pytest.mark.parametrize("number", ["0", "65536"])
+def test_numbers_that_are_no_ports(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": number}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ArgumentError, match=f"MASTER_PORT needs a number from 1 to 65535, got {number}"):
+        Communicator.from_environment(device="host")
 
 
 def test_a_port_that_is_free_a_little_later() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -272,6 +273,19 @@ def test_a_rank_that_raises_ends_the_wait_of_the_others(on: str) -> None:
         assert error.ranks == (1,)
         assert "rank 1 has closed its communicator" in str(error)
         assert np.array_equal(x, np.ones(3))
+
+
+@pytest.mark.parametrize("timeout", [1e7, 1e10, math.inf])
+def test_a_timeout_may_be_longer_than_the_system_waits(on: str, timeout: float) -> None:
+    def main(communicator: Communicator) -> float:
+        if communicator.rank == 1:
+            time.sleep(0.05)  # so that rank 0 waits
+        x = np.ones(3)
+        with communicator, offload_args(x, device=on) as (dx,):
+            communicator.all_reduce(dx)
+        return float(x.sum())
+
+    assert Communicator.run(main, devices=[on, on], timeout=timeout) == [6.0, 6.0]
 
 
 def test_a_rank_that_does_not_come_in_time(on: str) -> None:
