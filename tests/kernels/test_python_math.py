@@ -7,6 +7,7 @@ The references are computed in NumPy's longdouble, which has 11 bits more than f
 
 import math
 import platform
+import re
 
 import numpy as np
 import pytest
@@ -161,6 +162,38 @@ def test_every_device_has_the_bits_of_the_host(running_device, names, dtype) -> 
     expected, got = results(names, dtype, a, b), results(names, dtype, a, b, running_device)
     for name in names:
         np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
+
+
+FUNCTIONS_OF_TWO = (
+    "math.atan2", "np.arctan2", "math.hypot", "np.hypot", "math.pow", "np.power", "math.copysign", "np.copysign",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_literal_takes_the_type_of_the_other_argument(running_device, dtype) -> None:
+    forms = [form for name in FUNCTIONS_OF_TWO for form in (f"{name}(x, {{n}})", f"{name}({{n}}, x)")]
+    calls = [form.format(n=number) for form in [*forms, "x ** ({n})", "({n}) ** x"] for number in ("0.1", "-0.7", "20")]
+    lines = [
+        "def functions(a: In[T], y: Out[np.float64].by(Linear2D()), z: Out[np.float64].by(Linear2D())):",
+        "    for i, j in y.mine():",
+        "        x = a[j]",
+    ]
+    for row, call in enumerate(calls):
+        typed = re.sub(r"-?0\.\d|\b20\b", r"T(\g<0>)", call)
+        lines += [f"        if i == {row}:", f"            y[i, j], z[i, j] = {call}, {typed}"]
+    names = {"In": In, "Out": Out, "T": dtype, "Linear2D": Linear2D, "math": math, "np": np}
+    functions = kernel(function_of("\n".join([*lines, ""]), f"<literals {dtype.__name__}>", names), debug=False)
+    a = np.random.default_rng(5).normal(size=40).astype(dtype)
+    y, z = np.zeros((2, len(calls), a.size))
+    offload(functions, a, y, z, device=running_device)
+    for row, call in enumerate(calls):
+        numpy_call = call.replace("math.pow", "np.power").replace("math.atan2", "np.arctan2").replace("math.", "np.")
+        with np.errstate(all="ignore"):
+            expected = eval(numpy_call, {"np": np, "x": a})
+        assert expected.dtype == dtype, call
+        np.testing.assert_array_equal(y[row], z[row], err_msg=call)
+        np.testing.assert_array_equal(y[row], y[row].astype(dtype), err_msg=call)
+        np.testing.assert_allclose(y[row], expected, rtol=4 * np.finfo(dtype).eps, err_msg=call)
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 1e30, -1e30, np.inf, -np.inf, np.nan]
