@@ -1,6 +1,7 @@
 /* Modules, and kernels with their signatures, on the devices that loaded them. launch.c has the type and launches of
  * kernels. */
 #include "kernel.h"
+#include "region.h"
 
 #include <string.h>
 
@@ -150,7 +151,42 @@ int read_sizes(PyObject *object, uint32_t sizes[3]) {
 }
 
 /* -- modules ------------------------------------------------------------------------------------------------------- */
-/* (device, name, image) -> a module's handle as an int */
+/* A module in Python is a capsule, whose context is a list of the regions of the module's variables. The capsule's end
+ * ends these regions and unloads the module, without code of Python, in which Ctrl-C would be lost. */
+static const char capsule_name[] = "offload_args.module";
+
+/* Returns NULL with an exception if the object is not a module. */
+static oa_module *module_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
+
+/* Ends the regions of a module's variables. Returns 0, or -1 with an exception. */
+static int end_regions(PyObject *capsule) {
+  PyObject *regions = PyCapsule_GetContext(capsule);
+  int status = 0;
+  for (Py_ssize_t last; status == 0 && regions != NULL && (last = PyList_Size(regions) - 1) >= 0;) {
+    PyObject *region = Py_NewRef(PyList_GetItem(regions, last));
+    status = PyList_SetSlice(regions, last, last + 1, NULL) < 0 ? -1 : region_leave((Region *)region, NULL);
+    Py_DECREF(region);
+  }
+  return status;
+}
+
+static void free_module(PyObject *capsule) {
+  oa_module *loaded = module_of(capsule);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  while (!leaving_process && end_regions(capsule) < 0) {
+    if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    if (PyErr_Occurred()) report(NULL);
+  }
+  if (!leaving_process) {
+    Py_BEGIN_ALLOW_THREADS oa_module_unload(loaded); /* fails if it was unloaded before */
+    Py_END_ALLOW_THREADS
+  }
+  Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule));
+  PyErr_Restore(type, value, traceback);
+}
+
+/* (device, name, image) -> a module */
 static PyObject *module_load(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int device, status;
   const char *name;
@@ -159,54 +195,62 @@ static PyObject *module_load(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (!PyArg_ParseTuple(arguments, "isy*", &device, &name, &image)) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_module_load(device, name, image.buf, (size_t)image.len, &loaded);
   Py_END_ALLOW_THREADS PyBuffer_Release(&image);
-  return status == OA_OK ? PyLong_FromVoidPtr(loaded) : fail(status);
+  if (status != OA_OK) return fail(status);
+  PyObject *capsule = PyCapsule_New(loaded, capsule_name, free_module);
+  if (capsule == NULL) oa_module_unload(loaded);
+  return capsule;
 }
 
-/* (handle): unloads a module; does nothing at the end of the process */
-static PyObject *module_unload(PyObject *Py_UNUSED(module), PyObject *argument) {
-  oa_module *loaded = PyLong_AsVoidPtr(argument);
+/* (module): ends the regions of its variables, and unloads it; does nothing at the end of the process */
+static PyObject *module_unload(PyObject *Py_UNUSED(module), PyObject *capsule) {
+  oa_module *loaded = module_of(capsule);
   int status = OA_OK;
-  if (PyErr_Occurred()) return NULL;
+  if (loaded == NULL) return NULL;
   if (leaving_process) Py_RETURN_NONE;
+  if (end_regions(capsule) < 0) return NULL;
   Py_BEGIN_ALLOW_THREADS status = oa_module_unload(loaded);
   Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;
 }
 
-/* (handle, name) -> the address and bytes of a variable */
+/* (module, name) -> the address and bytes of a variable */
 static PyObject *module_variable(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *handle;
+  PyObject *capsule;
   const char *name;
   uint64_t address = 0;
   size_t nbytes = 0;
-  if (!PyArg_ParseTuple(arguments, "Os", &handle, &name)) return NULL;
-  oa_module *loaded = PyLong_AsVoidPtr(handle);
-  if (PyErr_Occurred()) return NULL;
+  if (!PyArg_ParseTuple(arguments, "Os", &capsule, &name)) return NULL;
+  oa_module *loaded = module_of(capsule);
+  if (loaded == NULL) return NULL;
   const int status = oa_module_find_variable(loaded, name, &address, &nbytes);
   return status == OA_OK ? Py_BuildValue("Kn", (unsigned long long)address, (Py_ssize_t)nbytes) : fail(status);
 }
 
-/* (handle, pointer's handle): makes launches of the module's kernels wait for the pointer's other uses */
+/* (module, pointer's handle, its region): makes launches of the module's kernels wait for the pointer's other uses. The
+ * module ends the region before it is unloaded. */
 static PyObject *module_use(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *handle, *pointer;
-  if (!PyArg_ParseTuple(arguments, "OO", &handle, &pointer)) return NULL;
-  oa_module *loaded = PyLong_AsVoidPtr(handle);
-  const oa_any *used = PyErr_Occurred() ? NULL : PyLong_AsVoidPtr(pointer);
+  PyObject *capsule, *pointer, *region;
+  if (!PyArg_ParseTuple(arguments, "OOO!", &capsule, &pointer, python.region, &region)) return NULL;
+  oa_module *loaded = module_of(capsule);
+  const oa_any *used = loaded == NULL ? NULL : PyLong_AsVoidPtr(pointer);
   if (PyErr_Occurred()) return NULL;
+  PyObject *regions = PyCapsule_GetContext(capsule);
+  if (regions == NULL && ((regions = PyList_New(0)) == NULL || PyCapsule_SetContext(capsule, regions) < 0)) return NULL;
+  if (PyList_Append(regions, region) < 0) return NULL;
   const int status = oa_module_use_variable(loaded, used);
   if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;
 }
 
-/* (module's handle, kernel, names of the parameters, its name in the module) -> a kernel's handle as an int */
+/* (module, kernel, names of the parameters, its name in the module) -> a kernel's handle as an int */
 static PyObject *kernel_get(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *handle, *object, *names, *symbol;
+  PyObject *capsule, *object, *names, *symbol;
   oa_parameter parameters[OA_MOST_PARAMETERS];
   oa_kernel *result = NULL;
   int status;
-  if (!PyArg_ParseTuple(arguments, "OOO!U", &handle, &object, &PyTuple_Type, &names, &symbol)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OOO!U", &capsule, &object, &PyTuple_Type, &names, &symbol)) return NULL;
   const Kernel *kernel = (Kernel *)object;
-  oa_module *loaded = PyLong_AsVoidPtr(handle);
+  oa_module *loaded = module_of(capsule);
   const char *name = PyUnicode_AsUTF8AndSize(symbol, NULL);
   if (name == NULL || PyErr_Occurred() || PyTuple_Size(names) != kernel->count) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "offload_args: a name for each parameter");

@@ -27,8 +27,7 @@ class Loaded:
     def __init__(self, image: Image | None) -> None:
         self._image = image
         self._lock = threading.Lock()
-        self._handles: dict[int, int] = {}
-        self._regions: list[offload_args] = []  # a region for each variable
+        self._handles: dict[int, object] = {}
         self.variables: dict[str, DevicePtr[Any]] = {}  #: {name of a variable: its pointer by the last declaration}
 
     @property
@@ -64,8 +63,8 @@ class Loaded:
             return default
         return Device.host() if self.image.backend == "host" else Device(f"{self.image.backend}:0")
 
-    def handle(self, number: int) -> int:
-        """Return the module's handle on a device; load the module if needed."""
+    def handle(self, number: int) -> object:
+        """Return the module's handle on a device; load the module if needed. The handle's end unloads the module."""
         with self._lock:
             handle = self._handles.get(number)
             if handle is None:
@@ -91,29 +90,15 @@ class Loaded:
             )
         region = offload_args(InOut(DeviceMemory(dtype, shape, address, device.number)), device=device)
         (pointer,) = region.open()
-        _core.module_use(handle, _core.handle(pointer))
-        self._regions.append(region)
+        _core.module_use(handle, _core.handle(pointer), region)
         self.variables[name] = pointer
         return pointer
-
-    def _close(self) -> None:
-        while self._regions:
-            self._regions.pop().close()
 
     def unload(self) -> None:
         """Unload the module on every device, and wait for these devices."""
         with self._lock:
-            self._close()
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
-
-    def __del__(self) -> None:
-        try:  # at Python's end, the modules that this module imported may be gone
-            self._close()
-            while self._handles:
-                _core.module_unload(self._handles.popitem()[1])
-        except Exception:
-            pass
 
 
 class Source(Loaded):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
+from helpers.interrupts import ctrl_c
 from offload_args import In, InOut, Kernel, Module, Out, Scratch, errors, offload, offload_args
 
 SOURCE = """\
@@ -50,6 +51,25 @@ def test_a_kernel_reads_a_constant_and_counts_in_a_variable(device: str, debug: 
     np.testing.assert_array_equal(weigh.module["weights"].to_host(), 2 * W)
     module.unload()
     assert not weights.live and not launches.live
+
+
+@pytest.mark.later
+def test_ctrl_c_while_a_module_goes_is_not_lost(device: str) -> None:
+    weigh = Kernel.compile(SOURCE, "weigh", WEIGH, device=device, debug=False)
+    weights = weigh.module.variable("weights", np.float32, (3, 2), device=device)
+    x, y = ramp(N), np.zeros(N, np.float32)
+    offload(weigh, x, y, N, device=device)
+    arrived = False
+    with ctrl_c(function="__del__") as sent:
+        try:
+            del weigh
+            gc.collect()
+            for _ in range(10_000):
+                pass
+        except KeyboardInterrupt:
+            arrived = True
+    assert not weights.live
+    assert arrived == bool(sent)
 
 
 @pytest.mark.later
