@@ -84,7 +84,7 @@ class CuDSS:
         """Solve op(A) x = b. Raises LinAlgError if A is singular.
 
         A matrix of `lend` keeps the analysis of its structure. Another matrix has no block at whose end the analysis
-        could be freed, and a call may write its structure.
+        could be freed. A call may write its structure, or the structure that an outer region lends.
 
         products: the library for the product that checks x, if cuDSS has replaced pivots.
         """
@@ -103,16 +103,20 @@ class CuDSS:
         operands = [flat(f"A.{name}", pointer) for name, pointer in arrays]
         operands.append(("b", read.pointer, _core.OA_READ, *read[1:4]))
         operands.append(("out", written.pointer, _core.OA_OVERWRITE, *written[1:4]))
-        replaced, kept = 0, A._kept if A._ends is not None else {}
-        ends: list[Callable[[], None]] = []
+        is_written = any(_core.query(pointer).written for pointer in A.arrays[1:])  # by a call of an outer region
+        kept, ends = ({}, None) if is_written else (A._kept, A._ends)
+        at_once: list[Callable[[], None]] = []
+        replaced = 0
 
         def work(handle: int, *addresses: int) -> int:
             nonlocal replaced
             key = ("cudss", handle, addresses[:3], read.lines)
             factors = kept.get(key)
             if factors is None:
-                factors = kept[key] = _Factors(self, function, by_rows, handle, addresses[:3])
-                (ends if A._ends is None else A._ends).append(lambda: factors.end(A))
+                factors = _Factors(self, function, by_rows, handle, addresses[:3])
+                if ends is not None:
+                    kept[key] = factors
+                (at_once if ends is None else ends).append(lambda: factors.end(A))
             dense = (read, addresses[3]), (written, addresses[4])
             status, replaced = factors.solve(mode, *(self._dense(*operand) for operand in dense))
             return status
@@ -120,7 +124,7 @@ class CuDSS:
         try:
             _core.library_call(function, _LIBRARY, tuple(operands), work)
         finally:
-            for end in ends:
+            for end in at_once:
                 end()
         if written.pointer is not x:
             x.copy_from(written.pointer)

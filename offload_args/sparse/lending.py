@@ -51,7 +51,7 @@ def lend(
     """Lend a sparse matrix of SciPy to a device within a block, and return it as a Matrix.
 
     A: a csr, csc, coo or bsr array or matrix. The arrays of A itself are lent: the values by use, so that they come
-    down if a call wrote them, and the indices as In.
+    down if a call wrote them, and the indices as In. The indices must not change within the block.
     check: whether every index is checked on the host first. With False, a wrong index is not detected, and a call may
     read beyond an array.
     device, stream: as for offload_args.

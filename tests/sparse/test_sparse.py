@@ -550,6 +550,14 @@ def test_a_structure_that_an_outer_region_writes_is_read_anew(on: str) -> None:
         assert (dA @ dx).to_host().tolist() == [20.0, 3.0]
 
 
+def test_a_structure_that_an_outer_region_writes_is_factored_anew(factors: str) -> None:
+    A, b = matrix(np.diag([2.0, 3.0])), np.array([1.0, 10.0])
+    with offload_args(A.indices, In(b), device=factors) as (di, db), sparse.lend(A, device=factors) as dA:
+        agree(sparse.spsolve(dA, db).to_host(), b / [2.0, 3.0], "float64")
+        di.assign(np.array([1, 0], di.dtype))
+        agree(sparse.spsolve(dA, db).to_host(), b[::-1] / [3.0, 2.0], "float64")
+
+
 def test_new_matrices_are_solved_with_their_present_structure(factors: str) -> None:
     A, b = matrix(np.diag([2.0, 3.0])), np.array([1.0, 10.0])
     with sparse.lend(A, device=factors) as dA, offload_args(In(b), device=factors) as (db,):
