@@ -2,7 +2,8 @@
 
 A kernel reads arrays of several dtypes, at its own elements and at other elements, computes in loops and under
 conditions, and writes one or two arrays of one partition. Its seed alone determines the kernel. Each operation has a
-type: both operands have this type, and the result is rounded or wrapped to it, as in NumPy.
+type: both operands have this type, or an operand is a number of Python, which may be an item of a tuple. The result is
+rounded or wrapped to the type, as in NumPy.
 
     cd tests && python -m helpers.random_kernels --device host sim:0 cuda:0 --count 500
 """
@@ -91,7 +92,7 @@ class RandomKernel:
             forms = ("abs({0})",) if dtype in FLOATS else ("({0} >> 2)", "({0} % 7)", "({0} // 5)", "~{0}")
             form = self.one_of((*forms, "np.floor({0})", "np.sqrt(abs({0}))") if dtype in FLOATS else forms)
             return cast(dtype, form.format(a)), f"cast({form.format(a_of_all)}, '{dtype}')"
-        b, b_of_all = self.expression(dtype, depth - 1)
+        b, b_of_all = self.operand(dtype, depth - 1)
         if choice == 3:
             name = self.one_of(("minimum", "maximum"))
             return cast(dtype, f"np.{name}({a}, {b})"), f"np.{name}({a_of_all}, {b_of_all})"
@@ -100,7 +101,11 @@ class RandomKernel:
 
     def condition(self, depth: int) -> Code:
         dtype = self.one_of((*FLOATS, *INTEGERS))
-        (a, a_of_all), (b, b_of_all) = self.expression(dtype, depth), self.expression(dtype, depth)
+        a, a_of_all = self.expression(dtype, depth)
+        if self.below(6) == 0:
+            items = f"{self.literal(dtype)}, {self.literal(dtype)}"
+            return f"({a} in ({items}))", f"np.isin({a_of_all}, np.array([{items}], '{dtype}'))"
+        b, b_of_all = self.operand(dtype, depth)
         operator = self.one_of(("<", "<=", ">", ">=", "==", "!="))
         return f"({a} {operator} {b})", f"({a_of_all} {operator} {b_of_all})"
 
@@ -116,9 +121,17 @@ class RandomKernel:
             return cast(dtype, mine), f"cast({whole}, '{dtype}')"
         if choice == 0 and fits(self.value, dtype):
             return f"np.{dtype}(v)", f"cast(v, '{dtype}')"
+        text = f"np.{dtype}({self.literal(dtype)})"
+        return text, text
+
+    def literal(self, dtype: str) -> str:
+        """Return a number of Python that the dtype has, or that becomes another number of a float32."""
         number = self.below(100) - (0 if dtype.startswith("u") else 50)
-        text = f"{number / 8}" if dtype in FLOATS else f"{number}"
-        return f"np.{dtype}({text})", f"np.{dtype}({text})"
+        return f"{number / self.one_of((8, 10))}" if dtype in FLOATS else f"{number}"
+
+    def operand(self, dtype: str, depth: int) -> Code:
+        """Return an expression, or a number of Python, which takes the type of the other operand."""
+        return (text := self.literal(dtype), text) if self.below(4) == 0 else self.expression(dtype, depth)
 
     def element(self, name: str) -> Code:
         """Return an element of an input: the thread's own element, or another one, counted around the end."""
@@ -135,7 +148,7 @@ class RandomKernel:
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def statement(self, depth: int) -> None:
-        choice = self.below(4)
+        choice = self.below(5)
         if choice == 0 and self.variables:
             name = self.one_of(list(self.variables))
             dtype = self.variables[name]
@@ -152,6 +165,18 @@ class RandomKernel:
             of_all = f"cast({name} {operator} cast({whole} * {step_of_all}, '{dtype}'), '{dtype}')"
             self.lines.append((f"for k in range({count}):", f"for k in range({count}):"))
             self.lines.append((f"    {name} = {body}", f"    {name} = {of_all}"))
+        elif choice == 2 and self.variables:
+            name = self.one_of(list(self.variables))
+            dtype, tuple_name, item = self.variables[name], f"t{len(self.lines)}", f"w{len(self.lines)}"
+            items = ", ".join(self.literal(dtype) for _ in range(3))
+            a, whole = self.expression(dtype, 1)
+            operators = self.one_of(("+", "-")), self.one_of(("+", "-", "*"))
+            step, step_of_all = (f"({text} {operators[1]} {tuple_name}[1])" for text in (a, whole))
+            self.lines.append((f"{tuple_name} = ({items})",) * 2)
+            self.lines.append((f"for {item} in {tuple_name}:",) * 2)
+            body = cast(dtype, f"({cast(dtype, f'({name} {operators[0]} {item})')} - {cast(dtype, step)})")
+            of_all = f"cast({name} {operators[0]} {item}, '{dtype}') - cast({step_of_all}, '{dtype}')"
+            self.lines.append((f"    {name} = {body}", f"    {name} = cast({of_all}, '{dtype}')"))
         else:
             dtype = self.one_of((*FLOATS, *INTEGERS))
             a, whole = self.expression(dtype, depth)
