@@ -140,11 +140,16 @@ bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
   return oa_parts_contain(parts, all);
 }
 
+int64_t oa_parts_intervals(const oa_parts *parts) {
+  int64_t count = 0;
+  for (int r = 0; parts && r < parts->count; r++) count += parts->runs[r]->count;
+  return count;
+}
+
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more) {
   more = oa_lines_simplest(more);
-  int64_t count = more.count;
+  const int64_t count = more.count + oa_parts_intervals(parts);
   const int64_t bytes = oa_lines_bytes(more) + oa_parts_bytes(parts);
-  for (int r = 0; parts && r < parts->count; r++) count += parts->runs[r]->count;
   return count > FINE_COUNT && bytes / count < FINE_BYTES;
 }
 
@@ -170,12 +175,27 @@ static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval
   return true;
 }
 
+/* Advances the place to the first interval of each run that ends after byte `from`. The time is proportional to the
+ * logarithm of the number of intervals that it passes. */
+static void seek(const oa_parts *parts, oa_parts_place *place, int64_t from) {
+  for (int r = 0; r < parts->count; r++) {
+    const run *run = parts->runs[r];
+    int64_t first = place->at[r], step = 1;
+    while (first + step <= run->count && run->at[first + step - 1].high <= from) {
+      first += step;
+      step *= 2;
+    }
+    for (; step; step /= 2)
+      if (first + step <= run->count && run->at[first + step - 1].high <= from) first += step;
+    place->at[r] = first;
+  }
+}
+
 bool oa_parts_missing(const oa_parts *parts, oa_lines lines, oa_parts **rest) {
   oa_parts_place place = {.low = 0};
-  interval next;
+  interval next = {INT64_MIN, INT64_MIN};
   lines = oa_lines_simplest(lines);
-  int64_t room = lines.count;
-  for (int r = 0; parts && r < parts->count; r++) room += parts->runs[r]->count;
+  const int64_t room = lines.count + oa_parts_intervals(parts);
   oa_parts *set = malloc(sizeof *set);
   run *left = new_run(room);
   if (!set || !left) {
@@ -183,9 +203,13 @@ bool oa_parts_missing(const oa_parts *parts, oa_lines lines, oa_parts **rest) {
     free(left);
     return false;
   }
-  bool more = parts && next_interval(parts, &place, &next);
+  bool more = parts;
   for (int64_t i = 0; i < lines.count; i++) {
     interval line = line_of(lines, i);
+    if (more && next.high <= line.low) {
+      seek(parts, &place, line.low);
+      more = next_interval(parts, &place, &next);
+    }
     while (more && line.low < line.high && next.low < line.high) {
       if (next.low > line.low) append(left, (interval){line.low, next.low});
       if (next.high > line.low) line.low = next.high;

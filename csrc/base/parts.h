@@ -23,6 +23,8 @@ bool oa_parts_add(oa_parts **parts, oa_lines lines);
 bool oa_parts_add_all(oa_parts **parts, const oa_parts *more);
 /* Returns at least the number of bytes in the set. */
 int64_t oa_parts_bytes(const oa_parts *parts);
+/* Returns at least the number of intervals of the set. */
+int64_t oa_parts_intervals(const oa_parts *parts);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set, which has no byte outside of the lines. Does not read the

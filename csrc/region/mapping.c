@@ -262,9 +262,10 @@ bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, o
   if (view->shape || !view->goes_up) return false;
   if (!oa_lines_contain(view->lines, lines)) return false; /* a slice with bytes in the array's gaps */
   lines = oa_lines_simplest(lines);
-  const int64_t cost =
-      oa_lines_bytes(lines) + lines.count * oa_part_cost.line + ((int64_t)group->arrivals + 1) * oa_part_cost.copy;
-  return cost < (oa_lines_bytes(view->lines) - oa_parts_bytes(oa_group_present(group))) / 2;
+  const oa_parts *present = oa_group_present(group);
+  const int64_t cost = oa_lines_bytes(lines) + (lines.count + oa_parts_intervals(present)) * oa_part_cost.line +
+                       ((int64_t)group->arrivals + 1) * oa_part_cost.copy;
+  return cost < (oa_lines_bytes(view->lines) - oa_parts_bytes(present)) / 2;
 }
 
 void oa_group_note_arrival(const oa_mapping *mapping, oa_group *group, const oa_parts *arrived) {

@@ -88,6 +88,15 @@ def test_small_arrays_and_many_parts_go_up_whole(device: str) -> None:
             assert moved.bytes_up - before == A.nbytes
 
 
+def test_many_short_parts_are_not_left_out_of_the_copy_of_the_rest(device: str) -> None:
+    A = np.ones((2000, 400))
+    with testing.part_cost(-1), testing.counting(Device(device)) as moved, offload_args(In(A), device=device) as (dA,):
+        for column in range(0, 400, 2):
+            assert blas.asum(dA[:, column]) == 2000
+    assert moved.copies_up < 20
+    assert moved.bytes_up < A.nbytes + 20 * 2000 * 8
+
+
 def test_a_loop_over_blocks_sends_each_byte_once(device: str) -> None:
     A = numbers(64, 6)
     with testing.counting(Device(device)) as moved, offload_args(In(A), device=device) as (dA,):
