@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -69,6 +70,7 @@ class CuDSS:
         self._raw: Any = importlib.import_module(f"..{_LIBRARY}", __package__).raw
         self.ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
+        self._lock = threading.Lock()  # two threads may solve with the same factors
 
     def call(self, name: str, *arguments: Any) -> int:
         """Call a function of cuDSS, and return its status."""
@@ -111,14 +113,15 @@ class CuDSS:
         def work(handle: int, *addresses: int) -> int:
             nonlocal replaced
             key = ("cudss", handle, addresses[:3], read.lines)
-            factors = kept.get(key)
-            if factors is None:
-                factors = _Factors(self, function, by_rows, handle, addresses[:3])
-                if ends is not None:
-                    kept[key] = factors
-                (at_once if ends is None else ends).append(lambda: factors.end(A))
-            dense = (read, addresses[3]), (written, addresses[4])
-            status, replaced = factors.solve(mode, *(self._dense(*operand) for operand in dense))
+            with self._lock:
+                factors = kept.get(key)
+                if factors is None:
+                    factors = _Factors(self, function, by_rows, handle, addresses[:3])
+                    if ends is not None:
+                        kept[key] = factors
+                    (at_once if ends is None else ends).append(lambda: factors.end(A))
+                dense = (read, addresses[3]), (written, addresses[4])
+                status, replaced = factors.solve(mode, *(self._dense(*operand) for operand in dense))
             return status
 
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
@@ -565,6 +566,15 @@ def test_new_matrices_are_solved_with_their_present_structure(factors: str) -> N
         agree(sparse.spsolve(square, db).to_host(), b / [4.0, 9.0], "float64")
         square.arrays[1].assign(np.array([1, 0], square.index_dtype))
         agree(sparse.spsolve(square, db).to_host(), b[::-1] / [9.0, 4.0], "float64")
+
+
+def test_threads_solve_with_one_matrix(factors: str) -> None:
+    elements, b = system("float64"), np.arange(8.0)
+    with sparse.lend(matrix(elements), device=factors) as dA, offload_args(In(b), device=factors) as (db,):
+        with ThreadPoolExecutor(4) as threads:
+            solutions = list(threads.map(lambda _: sparse.spsolve(dA, db).to_host(), range(200)))
+    for x in solutions:
+        agree(x, np.linalg.solve(elements, b), "float64")
 
 
 def test_cudss_frees_all_its_objects(factors: str, monkeypatch: pytest.MonkeyPatch) -> None:
