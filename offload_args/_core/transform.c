@@ -195,9 +195,9 @@ static void run(void *arguments) {
 
 /* Returns the name of a function, which lives as long as the process; NULL with an exception. */
 static const char *name_of(const char *name) {
-  static const char *const names[] = {"fft.fft",   "fft.ifft",   "fft.rfft",  "fft.irfft", "fft.hfft",
-                                      "fft.ihfft", "fft.fft2",   "fft.ifft2", "fft.fftn",  "fft.ifftn",
-                                      "fft.rfft2", "fft.irfft2", "fft.rfftn", "fft.irfftn"};
+  static const char *const names[] = {"fft.fft",   "fft.ifft",   "fft.rfft",  "fft.irfft",  "fft.hfft",  "fft.ihfft",
+                                      "fft.fft2",  "fft.ifft2",  "fft.fftn",  "fft.ifftn",  "fft.rfft2", "fft.irfft2",
+                                      "fft.rfftn", "fft.irfftn", "fft.hfft2", "fft.ihfft2", "fft.hfftn", "fft.ihfftn"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(names[i], name) == 0) return names[i];
   PyErr_Format(PyExc_ValueError, "no function of fft has the name %s", name);

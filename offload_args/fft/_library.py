@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FROM_REAL", "TO_REAL", "Transforms", "is_contiguous", "new", "scale_of"]
 
-FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # results have half of the last axis, which determines the other
-TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these functions read only the first half of the last axis
+#: Results have half of the last axis, which determines the other.
+FROM_REAL: Final = ("ihfft", "ihfft2", "ihfftn", "rfft", "rfft2", "rfftn")
+#: These functions read only the first half of the last axis.
+TO_REAL: Final = ("hfft", "hfft2", "hfftn", "irfft", "irfft2", "irfftn")
+_OPPOSITE: Final = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
 class Transforms(Adapter):
@@ -49,10 +52,15 @@ class Transforms(Adapter):
         if _core.query(x).captured:
             _capture(name, x, y, lengths, axes, norm)
             return
-        function = getattr(self._library, name)
+        function = getattr(self._library, name, None)
         values = x.to_host()
         result: NDArray[Any]
-        if name.endswith(("n", "2")):
+        if function is None:  # NumPy lacks hfftn and similar functions, which are conjugates of others
+            if name in FROM_REAL:
+                result = self._library.rfftn(values, lengths, axes, _OPPOSITE[norm]).conj()
+            else:
+                result = self._library.irfftn(values.conj(), lengths, axes, _OPPOSITE[norm])
+        elif name.endswith(("n", "2")):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
@@ -72,7 +80,7 @@ def _capture(name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes
         return
     to_real = name in TO_REAL
     inverse = name.startswith("i")
-    direction = 1 if name == "ihfft" or (inverse and name not in FROM_REAL) else -1
+    direction = 1 if name.startswith("ihfft") or (inverse and name not in FROM_REAL) else -1
     # The axis whose lines are halves comes first if the elements are real, and last if the results are real.
     steps = list(zip(axes, lengths, strict=True))[:: 1 if to_real else -1]
     source = x

@@ -105,11 +105,11 @@ class OnGPU(Transforms):
             halves = [*lengths[:-1], lengths[-1] // 2 + 1]
         if name in FROM_REAL:
             self._from_real(_fitted(x, lengths, axes, fresh=self.is_hipfft), y, longer)  # hipFFT may overwrite x
-            if name == "ihfft":
+            if name.startswith("ihfft"):
                 _conjugate(y, y)
         elif name in TO_REAL:
             copy = _fitted(x, halves, axes, fresh=True)
-            if name == "hfft":
+            if name.startswith("hfft"):
                 _conjugate(copy, copy)
             self._to_real(copy, y, longer)
         elif not converts:

@@ -28,10 +28,14 @@ __all__ = [
     "fft2",
     "fftn",
     "hfft",
+    "hfft2",
+    "hfftn",
     "ifft",
     "ifft2",
     "ifftn",
     "ihfft",
+    "ihfft2",
+    "ihfftn",
     "irfft",
     "irfft2",
     "irfftn",
@@ -331,6 +335,62 @@ def irfft2(
     return _transform("irfft2", x, s, axes, norm, device)
 
 
+def hfft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the real transform of half of a Hermitian signal along two axes, as scipy.fft.hfft2 does.
+
+    x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
+    s: the lengths of the result along the axes, as for irfftn.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.hfft2(np.array([[11.0, -3.0], [-5.0, 1.0]]) / 4).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
+
+    Raises as hfftn does. Source: scipy.fft.hfft2.
+
+    See also: fft.ihfft2, fft.hfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
+    """
+    return _transform("hfft2", x, s, axes, norm, device)
+
+
+def ihfft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of hfft2 along two axes, as scipy.fft.ihfft2 does.
+
+    x: a real array of any dimensions.
+    s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ihfft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[2.75, -0.75], [-1.25, 0.25]]
+
+    Raises as ihfftn does. Source: scipy.fft.ihfft2.
+
+    See also: fft.hfft2, fft.ihfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
+    """
+    return _transform("ihfft2", x, s, axes, norm, device)
+
+
 def fftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -444,6 +504,62 @@ def irfftn(
     return _transform("irfftn", x, s, axes, norm, device)
 
 
+def hfftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the real transform of half of a Hermitian signal along several axes, as scipy.fft.hfftn does.
+
+    x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
+    s: the lengths of the result along the axes, as for irfftn.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.hfftn(np.array([[11.0, -3.0], [-5.0, 1.0]]) / 4).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
+
+    Raises as fftn does. Source: scipy.fft.hfftn.
+
+    See also: fft.ihfftn, fft.hfft, fft.irfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
+    """
+    return _transform("hfftn", x, s, axes, norm, device)
+
+
+def ihfftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of hfftn along several axes, as scipy.fft.ihfftn does: the conjugates of rfftn.
+
+    x: a real array of any dimensions.
+    s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ihfftn(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[2.75, -0.75], [-1.25, 0.25]]
+
+    Raises DTypeError, a TypeError, for complex numbers, otherwise as fftn does. Source: scipy.fft.ihfftn.
+
+    See also: fft.hfftn, fft.ihfft, fft.rfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
+    """
+    return _transform("ihfftn", x, s, axes, norm, device)
+
+
 class _Call(Call):
     """One call of a transform."""
 
@@ -481,7 +597,7 @@ def _transform(
     if norm is not None and norm not in _NORMS:
         raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
     if name in FROM_REAL and call.dtype.kind == "c":
-        other = "ifft" if name == "ihfft" else name[1:]
+        other = name.replace("ih", "i").removeprefix("r")
         raise DTypeError(f"{function}: x needs real numbers, got {call.dtype}; call fft.{other}")
     lengths, axes = _lengths(function, call.shapes["x"], s, axes, name in TO_REAL)
     shape = list(call.shapes["x"])

@@ -3,7 +3,7 @@
     OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p scipy_fft_suite --pyargs scipy.fft.tests.test_basic
 
 tests/fft/test_scipy_suite.py runs it. SciPy's modules, such as scipy.fftpack and scipy.signal, then compute by the
-replacements, too. SciPy's own functions do the rest: cosine and sine transforms, hfft2, hfftn, ihfft2 and ihfftn. If
+replacements, too. SciPy's own functions do the rest: cosine and sine transforms. If
 offload_args refuses a call, SciPy has to raise an error of the same kind, and the test gets SciPy's error; otherwise
 the test gets the error of offload_args. The last line has the numbers of calls.
 """
