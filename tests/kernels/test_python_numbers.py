@@ -300,6 +300,26 @@ def test_whole_numbers_at_their_ends_are_those_of_numpy(device: str) -> None:
         np.testing.assert_array_equal(result, values)
 
 
+@kernel
+def stored_before_it_changes(x: In[np.float32], k: In[np.int16], a: Line, b: Out[np.int64].by(Linear1D())):
+    for i in a.mine():
+        value, count = 0.7, 3
+        a[i] = value
+        b[i] = count
+        if x[i] > 1:
+            value, count = x[i], k[i]
+            a[i] = value
+            b[i] = count
+
+
+def test_a_variable_that_begins_with_a_number_can_be_stored_before_it_changes(device: str) -> None:
+    x, k = np.arange(3, dtype=np.float32), np.arange(5, 8, dtype=np.int16)
+    a, b = np.zeros(3, np.float32), np.zeros(3, np.int64)
+    offload(stored_before_it_changes, x, k, a, b, device=device)
+    assert a.tolist() == [np.float32(0.7), np.float32(0.7), 2.0]
+    assert b.tolist() == [3, 3, 7]
+
+
 INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 LITERALS = (-(2**63), -300, -3, -1, 3, 300, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 

@@ -168,7 +168,7 @@ class Strengthened(ast.NodeTransformer):
     """Makes variables strong where they are read, in a rewritten tree.
 
     A variable may hold a weak number until another value is assigned to it. It stays weak as an operand of the
-    functions that take weak numbers, as a branch of a conditional expression, and where it is assigned.
+    functions that take weak numbers, as a branch of a conditional expression, and where it is assigned to a variable.
     """
 
     def __init__(self, mixed: set[str]) -> None:
@@ -190,8 +190,9 @@ class Strengthened(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        is_of_variables = all(isinstance(target, (ast.Name, ast.Tuple)) for target in node.targets)
         node.targets = [self.visit(target) for target in node.targets]
-        node.value = self.kept(node.value)
+        node.value = self.kept(node.value) if is_of_variables else self.visit(node.value)
         return node
 
     def kept(self, node: ast.expr) -> ast.expr:
