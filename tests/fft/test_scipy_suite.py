@@ -23,7 +23,7 @@ MODULES = {
     "scipy.fftpack.tests.test_pseudo_diffs": (25, 600),
     "scipy.signal.tests.test_czt": (160, 2000),
     "scipy.signal.tests.test_spectral": (130, 15000),
-    "scipy.signal.tests.test_signaltools": (12000, 70000),
+    "scipy.signal.tests.test_signaltools": (12000, 60000),
 }
 
 SLOW = ("scipy.fft.tests.test_basic", "scipy.fft._pocketfft.tests.test_basic")
