@@ -165,7 +165,8 @@ def coherent(mode: Literal["never", "auto", "always"] = "always") -> Iterator[No
 def part_cost(nbytes: int = 0) -> Iterator[None]:
     """Run a block in which each copy up of a part of an array counts for this number of bytes.
 
-    nbytes: in addition to the copied bytes. Usually the number is 256 KiB, so that small arrays go up whole.
+    nbytes: in addition to the copied bytes. Usually the number is 256 KiB, so that small arrays go up whole. In the
+    block, parts go up alone also while the program has a stream of the device.
 
         A = np.ones((8, 5))
         with testing.part_cost(), testing.counting("host") as moved, offload_args(In(A), device="host") as (dA,):

@@ -185,8 +185,9 @@ static bool has_touched(const oa_parts *parts, const oa_operand *o, const oa_slo
  * call, and no host writes the array meanwhile. */
 static bool may_come_in_parts(const oa_call *call, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
-  return !(call->special & (OA_REPLAYS | OA_BESIDE_CAPTURE)) && !slot->region->device->known_streams &&
-         !oa_capture_concerns(mapping) && !(mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high));
+  return !(call->special & (OA_REPLAYS | OA_BESIDE_CAPTURE)) &&
+         (!slot->region->device->known_streams || oa_part_cost.is_configured) && !oa_capture_concerns(mapping) &&
+         !(mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high));
 }
 
 /* Returns whether the bytes of an operand that is not overwritten are on the device (present: true), or may go up

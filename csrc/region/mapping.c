@@ -19,6 +19,7 @@ int oa_part_cost_configure(int64_t bytes) {
   oa_lock();
   oa_part_cost.copy = bytes < 0 ? OA_COPY_COST : bytes;
   oa_part_cost.line = bytes ? OA_LINE_COST : 0;
+  oa_part_cost.is_configured = bytes >= 0;
   oa_unlock();
   return OA_OK;
 }

@@ -125,6 +125,7 @@ typedef struct oa_mapping {
 enum { OA_COPY_COST = 256 << 10, OA_LINE_COST = 64 };
 extern struct oa_part_cost {
   int64_t copy, line;
+  bool is_configured; /* parts go up also while other code has a stream of the device */
 } oa_part_cost;
 
 /* The present table, and the list of all mappings of the core. */

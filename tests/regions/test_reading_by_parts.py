@@ -32,6 +32,7 @@ PARTS = {
     "block": np.s_[1:5, 2:4],
     "every third row": np.s_[::3, :],
 }
+USUAL = 256 << 10  # the bytes that a copy of a part counts for
 DIRECTIONS: list[Callable[[Any], Any]] = [In, InOut, lambda array: array]
 
 
@@ -75,7 +76,7 @@ def test_more_than_half_brings_all_up(device: str) -> None:
 
 def test_small_arrays_and_many_parts_go_up_whole(device: str) -> None:
     A, x = np.ones((4096, 512)), np.ones((64, 64))  # 16 MiB, 32 KiB
-    with testing.part_cost(-1), testing.counting(Device(device)) as moved:
+    with testing.part_cost(USUAL), testing.counting(Device(device)) as moved:
         with offload_args(In(x), device=device) as (dx,):
             blas.asum(dx[3])
             assert moved.bytes_up == x.nbytes
@@ -90,7 +91,11 @@ def test_small_arrays_and_many_parts_go_up_whole(device: str) -> None:
 
 def test_many_short_parts_are_not_left_out_of_the_copy_of_the_rest(device: str) -> None:
     A = np.ones((2000, 400))
-    with testing.part_cost(-1), testing.counting(Device(device)) as moved, offload_args(In(A), device=device) as (dA,):
+    with (
+        testing.part_cost(USUAL),
+        testing.counting(Device(device)) as moved,
+        offload_args(In(A), device=device) as (dA,),
+    ):
         for column in range(0, 400, 2):
             assert blas.asum(dA[:, column]) == 2000
     assert moved.copies_up < 20
