@@ -637,7 +637,10 @@ int oa_end(oa_call *call, int vendor_status) {
   if (OA_UNLIKELY(is_captured)) capture = begin_noting(call, stream, failed);
   if (notes) {
     const int advanced = oa_stream_advance(stream);
-    if (OA_UNLIKELY(advanced) && !status) status = advanced;
+    if (OA_UNLIKELY(advanced)) {
+      rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
+      if (!status) status = advanced;
+    }
   }
   for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
     oa_slot *slot = o->slot;

@@ -289,6 +289,33 @@ static void every_failing_backend_call_is_survived(void) {
   CHECK(!"the number of backend calls is not bounded");
 }
 
+/* Promise T01. An event follows each call on a stream that the program has. */
+static void a_call_whose_end_can_not_be_recorded_leaves_its_result_undefined(void) {
+  bool any = false;
+  for (int k = 1; k < 6; k++) {
+    float x[6] = {1, 1, 1, 1, 1, 1}, y[6] = {2, 2, 2, 2, 2, 2};
+    int64_t n = 6;
+    oa_array arrays[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};
+    oa_region *region = NULL;
+    void *stream;
+    CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+    CHECK_OK(oa_region_stream(region, &stream));
+    CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 6, 0));
+    CHECK_OK(oa_sim_configure(device, 0, k, 0));
+    const int status = axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 6, 0);
+    CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+    const int finished = oa_region_finish(region, OA_COMMIT, NULL);
+    const int waited = finished ? OA_OK : oa_region_wait(region);
+    if (finished) oa_region_finish(region, OA_DISCARD, NULL);
+    if (finished) oa_region_wait(region);
+    any |= status != OA_OK;
+    const float expected = finished || waited ? 2 : status ? 3 : 4; /* 3: the failing call was not begun */
+    CHECK(y[0] == expected);
+    check_empty();
+  }
+  CHECK(any);
+}
+
 int main(void) {
   const char *const names[] = {"host", "sim:0", "sim:1"};
   for (int i = 0; i < 3; i++) {
@@ -307,6 +334,7 @@ int main(void) {
     if (i < 2) threads_share_an_array();
     a_number_that_no_device_has_is_refused();
     if (i == 1) every_failing_backend_call_is_survived();
+    if (i == 1) a_call_whose_end_can_not_be_recorded_leaves_its_result_undefined();
   }
   return failures();
 }
