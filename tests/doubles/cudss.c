@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "memory.h"
+#include "numbers.h"
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, ALLOC_FAILED = 2, INVALID_VALUE = 3, NOT_SUPPORTED = 4, EXECUTION_FAILED = 5 };
 enum { ANALYSIS = 3, FACTORIZATION = 4, REFACTORIZATION = 8, SOLVE = 1008 };
 
-typedef double complex number;
 typedef struct handle {
   void *stream;
 } handle;
@@ -39,18 +39,6 @@ static int is_array(const void *address, int64_t count, int type) {
 }
 static int64_t index_at(int type, const void *indices, int64_t i) {
   return type == 10 ? ((const int32_t *)indices)[i] : ((const int64_t *)indices)[i];
-}
-static number get(int type, const void *values, int64_t i) {
-  if (type == 0) return ((const float *)values)[i];
-  if (type == 1) return ((const double *)values)[i];
-  if (type == 4) return ((const float complex *)values)[i];
-  return ((const double complex *)values)[i];
-}
-static void set(int type, void *values, int64_t i, number value) {
-  if (type == 0) ((float *)values)[i] = (float)creal(value);
-  if (type == 1) ((double *)values)[i] = creal(value);
-  if (type == 4) ((float complex *)values)[i] = (float complex)value;
-  if (type == 5) ((double complex *)values)[i] = value;
 }
 
 int cudssCreate(handle **h) { return (*h = calloc(1, sizeof **h)) ? SUCCESS : ALLOC_FAILED; }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "numbers.h"
 
 int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
 #ifdef HIPSPARSE
@@ -37,7 +38,6 @@ enum {
 enum format { CSR = 1, CSC, COO, BSR };
 enum { BUFFER = 1000 }; /* the size of every workspace, whose bytes each function writes */
 
-typedef double complex number;
 typedef struct handle {
   void *stream;
 } handle;
@@ -64,18 +64,6 @@ static int is_array(const void *address, int64_t count, size_t alignment) {
 }
 static int64_t index_at(const sparse *a, const void *indices, int64_t i) {
   return a->index == 2 ? ((const int32_t *)indices)[i] : ((const int64_t *)indices)[i];
-}
-static number get(int type, const void *values, int64_t i) {
-  if (type == 0) return ((const float *)values)[i];
-  if (type == 1) return ((const double *)values)[i];
-  if (type == 4) return ((const float complex *)values)[i];
-  return ((const double complex *)values)[i];
-}
-static void set(int type, void *values, int64_t i, number value) {
-  if (type == 0) ((float *)values)[i] = (float)creal(value);
-  if (type == 1) ((double *)values)[i] = creal(value);
-  if (type == 4) ((float complex *)values)[i] = (float complex)value;
-  if (type == 5) ((double complex *)values)[i] = value;
 }
 static int64_t place(const dense *d, int64_t i, int64_t j) { return d->by_rows ? i * d->ld + j : i + j * d->ld; }
 
