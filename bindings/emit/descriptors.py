@@ -333,7 +333,7 @@ class DescriptorBody(Body):
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return what a query's result depends on: stamps of objects ("0": it may change), and other words."""
+        """Return stamps of the objects on which a query's result depends ("0": it may change), and other words."""
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)

@@ -78,7 +78,7 @@ def test_a_thread_that_raises_is_named_in_each_method(method: str) -> None:
     assert isinstance(lost, KeyError)
     for error in (first, second):
         assert isinstance(error, CommunicatorError)
-        if method != "send":  # that of rank 0 takes its array to rank 1, which waits for rank 2
+        if method != "send":  # send of rank 0 takes its array to rank 1, which waits for rank 2
             assert error.ranks == (2,)
 
 
@@ -296,7 +296,7 @@ communicator.barrier()
 
 
 def test_a_forked_child_disturbs_no_rank(port: int) -> None:
-    """The child is refused, and its end is not that of the rank."""
+    """The child is refused, and the rank goes on after the child's end."""
     code = (
         FORKED
         + """

@@ -75,7 +75,7 @@ class Weakness:
         return assigned
 
     def is_of_numbers(self, call: ast.Call) -> bool:
-        """Return whether a loop iterates over whole numbers: those of a range, or indices."""
+        """Return whether a loop iterates over the numbers of a range, or over indices."""
         is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "mine"
         return is_method or (isinstance(call.func, ast.Name) and call.func.id == "range")
 
