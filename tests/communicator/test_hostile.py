@@ -180,12 +180,13 @@ def test_ctrl_c_in_a_call_ends_the_other_threads() -> None:
 import os, signal, threading, numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 first, second, third = Communicator.all(["host"] * 3)
+lines = []  # two threads that print at once mix their words
 def other():
     with second, offload_args(np.ones(100_000), device="host") as (dx,):
         try:
             second.all_reduce(dx)
         except CommunicatorError as error:
-            print(error.ranks, error)
+            lines.append(f"{error.ranks} {error}")
 thread = threading.Thread(target=other)
 thread.start()
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -194,8 +195,9 @@ try:
     with offload_args(x, device="host") as (dx,):
         first.all_reduce(dx)
 except KeyboardInterrupt:
-    print("interrupted", (x == 1).all(), first)
+    lines.append(f"interrupted {(x == 1).all()} {first}")
 thread.join()
+print(*lines, sep="\\n")
 """
     raised = "rank 0 raised KeyboardInterrupt in Communicator.all_reduce"
     assert sorted(printed(code).splitlines()) == [
