@@ -23,9 +23,10 @@ static bool is_provider(const char *path) {
   return false;
 }
 
+/* Returns whether a file is the program itself, or the library of an interpreter that loads modules. */
 static bool is_interpreter(const char *path) {
   const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-  return !*path || strncmp(file, "libpython", 9) == 0;
+  return !*path || strncmp(file, "libpython", 9) == 0 || strcmp(file, "libR.so") == 0;
 }
 
 static bool cut_end(const char *name, size_t *length, const char *end) {

@@ -35,6 +35,8 @@ static char device_name[32];
 static double margin = 1.25;
 static bool is_reported;
 
+static atomic_bool is_ending;
+
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
 static int device = -1;
 static char failure[512]; /* the reason why no call goes, or no call of LAPACK */
@@ -50,6 +52,8 @@ static bool open_named(const char *name) {
   return !status;
 }
 
+static const char *plural(int64_t calls) { return calls == 1 ? "call" : "calls"; }
+
 static void report_row(const oa_accelerate_row *row) {
   const int64_t sizes[] = {row->m, row->n, row->k};
   const char *separator = " ";
@@ -59,8 +63,8 @@ static void report_row(const oa_accelerate_row *row) {
     fprintf(stderr, "%s%lld", separator, (long long)sizes[i]);
     separator = " x ";
   }
-  fprintf(stderr, ": %lld calls, %lld went; CPU %.3g s, device %.3g s; moved %.3g MB", (long long)row->calls,
-          (long long)row->gone, row->host_seconds, row->device_seconds,
+  fprintf(stderr, ": %lld %s, %lld went; CPU %.3g s, device %.3g s; moved %.3g MB", (long long)row->calls,
+          plural(row->calls), (long long)row->gone, row->host_seconds, row->device_seconds,
           (double)(row->bytes_up + row->bytes_down) * 1e-6);
   for (int i = 0; i < OA_REFUSED_COUNT; i++)
     if (row->refused[i]) fprintf(stderr, "; %lld %s", (long long)row->refused[i], reasons[i]);
@@ -78,27 +82,35 @@ static void report(void) {
     calls += rows[i].calls;
     gone += rows[i].gone;
   }
-  fprintf(stderr, "-- offload_args: %lld calls of BLAS and LAPACK, %lld went; %lld small ones did not count\n",
-          (long long)calls, (long long)gone, (long long)small);
+  fprintf(stderr, "-- offload_args: %lld %s of BLAS and LAPACK, %lld went; %lld small ones did not count\n",
+          (long long)calls, plural(calls), (long long)gone, (long long)small);
   for (int i = 0; i < count; i++) report_row(&rows[i]);
   if (failure[0]) fprintf(stderr, "%s\n", failure);
 }
 
-/* Runs before the exit handlers of a driver, if it is registered after the driver was opened. */
+/* Runs before the exit handlers of a driver, if it is registered after the driver was opened. If a device is being
+ * opened, waits for the end of this, because a driver may crash if its exit handlers run meanwhile. */
 static void end(void) {
-  static atomic_bool has_ended;
-  if (oa_record_is_child() || atomic_exchange(&has_ended, true)) return;
-  if (is_reported) report();
-  oa_accelerate_stop();
+  static bool has_ended;
+  if (oa_record_is_child()) return;
+  atomic_store(&is_ending, true);
+  pthread_mutex_lock(&opening);
+  if (!has_ended) {
+    if (is_reported) report();
+    oa_accelerate_stop();
+  }
+  has_ended = true;
+  pthread_mutex_unlock(&opening);
 }
 
-/* Opens the device, and sends calls there. */
+/* Opens the device, and sends calls there, unless the program is ending. */
 static void open_device(void) {
   oa_accelerate_rates rates = OA_SIZED(oa_accelerate_rates);
   pthread_mutex_lock(&opening);
-  const bool opened =
-      strcmp(device_name, "auto") != 0 ? open_named(device_name) : open_named("cuda:0") || open_named("hip:0");
-  if (opened) {
+  bool opened = false;
+  if (!atomic_load(&is_ending))
+    opened = strcmp(device_name, "auto") != 0 ? open_named(device_name) : open_named("cuda:0") || open_named("hip:0");
+  if (opened && !atomic_load(&is_ending)) {
     failure[0] = 0;
     const bool measured = margin > 0 && !oa_accelerate_calibrate(device, &rates);
     if (oa_accelerate_use(device, measured ? &rates : NULL)) note_failure();
@@ -109,7 +121,7 @@ static void open_device(void) {
 
 static void open_lapack(void) {
   pthread_mutex_lock(&opening);
-  if (device >= 0 && oa_accelerate_use_lapack(device)) note_failure();
+  if (device >= 0 && !atomic_load(&is_ending) && oa_accelerate_use_lapack(device)) note_failure();
   pthread_mutex_unlock(&opening);
 }
 

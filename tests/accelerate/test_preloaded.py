@@ -23,6 +23,9 @@ void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
             const int *ldc) {
   (void)ta, (void)tb;
   slow_calls++;
+#ifdef COMPUTES_NOTHING
+  return;
+#endif
   for (int j = 0; j < *n; j++)
     for (int i = 0; i < *m; i++) {
       double sum = 0;
@@ -31,9 +34,10 @@ void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
     }
 }
 """
-# It multiplies three times, in the program, or in a module that the program loads later.
+# It multiplies three times or TIMES, in the program, or in a module that the program loads later.
 WORK = """
 #include <stdio.h>
+#include <stdlib.h>
 enum { N = 120 };
 extern void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
                    const int *, const double *, const int *, const double *, double *, const int *);
@@ -42,7 +46,8 @@ int work(void) {
   const int n = N;
   const double one = 1, zero = 0;
   for (int i = 0; i < N * N; i++) A[i] = i % 7, B[i] = i % 5;
-  for (int i = 0; i < 3; i++) dgemm_("N", "N", &n, &n, &n, &one, A, &n, B, &n, &zero, C, &n);
+  const int times = getenv("TIMES") ? atoi(getenv("TIMES")) : 3;
+  for (int i = 0; i < times; i++) dgemm_("N", "N", &n, &n, &n, &one, A, &n, B, &n, &zero, C, &n);
   double sum = 0;
   for (int i = 0; i < N * N; i++) sum += C[i] * (i % 3 + 1);
   printf("%.0f\\n", sum);
@@ -59,6 +64,48 @@ int main(int argc, char **argv) {
   return work.function();
 }
 """
+# A driver that takes a second to begin, and must not end meanwhile. The file BEGUN appears when it begins.
+SLOW_DRIVER = """
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define DRIVER(name, symbol, ...) int symbol(void) { return 100; }
+#define OPTIONAL DRIVER
+#define cuInit other_init
+#include "cuda.def"
+#undef cuInit
+static volatile int begins;
+static __attribute__((destructor)) void end(void) { if (begins) _exit(11); }
+int cuInit(unsigned flags) {
+  begins = 1;
+  close(open(getenv("BEGUN"), O_CREAT | O_WRONLY, 0600));
+  sleep(1);
+  begins = 0;
+  return flags ? 1 : 100;
+}
+"""
+# It makes a product that is worth opening a device, and ends as soon as the device is being opened. The library of its
+# product computes nothing.
+SHORT = """
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+enum { N = 20000 };
+extern void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
+                   const int *, const double *, const int *, const double *, double *, const int *);
+int main(void) {
+  const size_t nbytes = sizeof(double) * N * N;
+  const int n = N, reading = PROT_READ | PROT_WRITE, fresh = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  const double one = 1, zero = 0;
+  double *A = mmap(NULL, nbytes, reading, fresh, -1, 0), *C = mmap(NULL, nbytes, reading, fresh, -1, 0);
+  if (A == MAP_FAILED || C == MAP_FAILED) return 9;
+  dgemm_("N", "N", &n, &n, &n, &one, A, &n, A, &n, &zero, C, &n);
+  while (access(getenv("BEGUN"), F_OK)) usleep(1000);
+  return 0;
+}
+"""
+# Its library loads the module, as R's does.
+INTERPRETER = "int load(int, char **); int main(int count, char **words) { return load(count, words); }"
 # It prints the number of calls that the slow library made, after all other output.
 COUNTED = """
 #include <stdio.h>
@@ -81,6 +128,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build("work.so", WORK + COUNTED, "-shared", "-fPIC", *here, "-lslow")
     build("linked", LINKED + WORK + COUNTED, *here, "-lslow")
     build("loaded_later", LOADED_LATER, "-ldl")
+    build("libR.so", LOADED_LATER.replace("main", "load"), "-shared", "-fPIC")
+    build("interpreter", INTERPRETER, *here, "-lR")
+    build("libnothing.so", SLOW_BLAS, "-shared", "-fPIC", "-DCOMPUTES_NOTHING")
+    build("short", SHORT, *here, "-lnothing")
+    build("libcuda.so.1", SLOW_DRIVER, "-shared", "-fPIC", f"-I{Path(__file__).parents[2] / 'csrc/backends'}")
     return folder
 
 
@@ -97,7 +149,7 @@ def output_of(folder: Path, name: str, setting: str = "") -> tuple[list[str], st
     return ran.stdout.splitlines(), ran.stderr
 
 
-@pytest.mark.parametrize("name", ["linked", "loaded_later"])
+@pytest.mark.parametrize("name", ["linked", "loaded_later", "interpreter"])
 def test_calls_of_a_preloaded_program_go(programs: Path, device: str, name: str) -> None:
     plain, said = output_of(programs, name)
     assert plain[1:] == ["3 calls of the slow library"]
@@ -114,6 +166,23 @@ def test_a_preloaded_program_runs_as_it_is_without_its_device(programs: Path) ->
     assert gone == plain
     assert "3 calls of BLAS and LAPACK, 0 went" in said
     assert "3 device not open" in said
+
+
+def test_the_report_has_a_singular(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMES", "1")
+    _, said = output_of(programs, "linked", "host,margin=0,report")
+    assert "1 call of BLAS and LAPACK, 1 went" in said
+    assert "dgemm 120 x 120 x 120: 1 call, 1 went" in said
+
+
+def test_a_program_that_ends_waits_for_a_driver_that_begins(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(programs))  # for libcuda.so.1
+    _, said = output_of(programs, "short", "auto,report")
+    assert "1 call of BLAS and LAPACK, 0 went" in said
+    assert "1 device not open" in said
 
 
 @pytest.mark.parametrize("setting", ["host,reports", "host,margin=-1", "host,margin=", "host,margin=1x", "host,,"])
