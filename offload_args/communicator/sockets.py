@@ -78,9 +78,9 @@ class SocketLink(Link):
                     continue
                 peer, kind = greeting
                 (signs if kind else data)[peer] = undo.enter_context(connection)
-            for connection in (*data.values(), *signs.values()):
-                connection.settimeout(None)
+            for connection in signs.values():
                 _notice_lost_machines(connection)
+            for connection in (*data.values(), *signs.values()):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setblocking(False)
             undo.pop_all()
@@ -297,7 +297,11 @@ def _close(connections: Iterable[socket.socket]) -> None:
 
 
 def _notice_lost_machines(connection: socket.socket) -> None:
-    """Let the system test a connection, so that it also ends if the other machine lost its power or its network."""
+    """Let the system test a connection, so that it also ends if the other machine lost its power or its network.
+
+    Connections for arrays are not tested: the system would also end a connection whose other end reads nothing for so
+    long, and a rank reads nothing while it computes.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENCE // 4)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _SILENCE // 4)
