@@ -383,7 +383,7 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
   CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
   leave(a, OA_COMMIT);
   oa_region *b = enter(device_b, &second, 1);
-  configure(device_b, 0, 2 * SLOW);
+  configure(device_b, 0, 100 * SLOW); /* the copy lasts until the new region is entered, on a busy machine too */
   struct reader r = {.pointer = second.handle};
   pthread_t thread;
   pthread_create(&thread, NULL, read_slowly, &r);
@@ -393,6 +393,7 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
   } while (idle.kept);
   first = resident(x, &n);
   a = enter(device_a, &first, 1);
+  configure(device_b, 0, 0);
   pthread_join(thread, NULL);
   CHECK_OK(oa_residency_query(device_a, &idle));
   CHECK(idle.kept == 1); /* the memory is idle; the new region does not use it */

@@ -406,12 +406,13 @@ def test_signals_during_calls(device: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     try:
         with accelerate(device, margin=0):
-            for _ in range(200):
+            rounds = 0
+            while rounds < 200 or not hits:
                 agree(A @ (A + 1), expected)
+                rounds += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert hits
 
 
 def test_ctrl_c_between_calls_leaves_nothing_behind(device: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -378,11 +379,14 @@ def test_several_devices_share_the_tiles(small_tiles: None) -> None:
         testing.sim_device(delay_us=2000, index=int(name[-1]))  # neither is done before the other one begins
     try:
         before = [Device(name).counters.calls for name in devices]
-        A, B = whole((60, 60), "float64"), whole((60, 50), "float64")
-        expected = np.tril(A) @ B
-        blas.trmm(1.0, A, B, uplo="L", devices=devices)
-        assert np.array_equal(B, expected)
-        after = [Device(name).counters.calls for name in devices]
+        for _ in range(20):  # on a busy machine, one may be done earlier
+            A, B = whole((60, 60), "float64"), whole((60, 50), "float64")
+            expected = np.tril(A) @ B
+            blas.trmm(1.0, A, B, uplo="L", devices=devices)
+            assert np.array_equal(B, expected)
+            after = [Device(name).counters.calls for name in devices]
+            if all(now > then for now, then in zip(after, before, strict=True)):
+                break
         assert all(now > then for now, then in zip(after, before, strict=True))
     finally:
         for name in devices:
@@ -432,11 +436,12 @@ def test_ctrl_c_between_tiles_names_the_finished_ones(small_tiles: None) -> None
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
+    (thread := threading.Thread(target=interrupt)).start()
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
             blas.trmm(2.0, A, B, devices=["sim:0"])
-            time.sleep(10)  # the interrupt comes here if the product was faster
+            thread.join()
+            time.sleep(60)  # the interrupt comes here if the product was faster
     finally:
         testing.sim_device()
     if getattr(caught.value, "__notes__", ()):
@@ -447,37 +452,44 @@ def test_ctrl_c_between_tiles_names_the_finished_ones(small_tiles: None) -> None
 @pytest.mark.promise("T76")
 def test_another_ctrl_c_does_not_leave_tiles_under_way(small_tiles: None) -> None:
     device = testing.sim_device(delay_us=3000)
-    A, B = np.eye(200), np.full((200, 180), 2.0)
-    ends, calls = threading.Event(), []
+    A, came = np.eye(200), list[int]()
 
-    def handle(number: int, frame: object) -> None:
-        if not ends.is_set():
+    def handle(number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code.co_name != "trmm":
+            frame = frame.f_back
+        if frame is not None:
+            came.append(number)
             raise KeyboardInterrupt
 
-    before = testing.backend_calls("sim:0")
-
-    def interrupt() -> None:
-        while testing.backend_calls("sim:0") < before + 20:
+    def interrupt(ends: threading.Event, calls: int) -> None:
+        while testing.backend_calls("sim:0") < calls:
             time.sleep(0.001)
         while not ends.wait(0.002):
-            calls.append(os.kill(os.getpid(), signal.SIGINT))
+            os.kill(os.getpid(), signal.SIGINT)
 
     handler = signal.signal(signal.SIGINT, handle)
-    thread = threading.Thread(target=interrupt)
     try:
-        with pytest.raises(KeyboardInterrupt) as caught:
+        for _ in range(20):  # on a busy machine, the second Ctrl-C may come too late
+            came.clear()
+            B, ends = np.full((200, 180), 2.0), threading.Event()
+            thread = threading.Thread(target=interrupt, args=(ends, testing.backend_calls("sim:0") + 20))
             thread.start()
-            blas.trmm(2.0, A, B, devices=["sim:0"])
-        ends.set()
-        counters, after = device.counters, B.copy()
-        thread.join()
+            try:
+                with pytest.raises(KeyboardInterrupt) as caught:
+                    blas.trmm(2.0, A, B, devices=["sim:0"])
+                counters, after = device.counters, B.copy()
+            finally:
+                ends.set()
+                thread.join()
+            done = finished(caught.value, "blas.trmm", B=B)["B"]
+            assert (after[done] == 4).all() and (after[~done] == 2).all() and np.array_equal(B, after)
+            assert counters.mappings == 0
+            if len(came) > 1:
+                break
     finally:
-        ends.set()
         signal.signal(signal.SIGINT, handler)
         testing.sim_device()
-    assert len(calls) > 1 and counters.mappings == 0
-    done = finished(caught.value, "blas.trmm", B=B)["B"]
-    assert (after[done] == 4).all() and (after[~done] == 2).all() and np.array_equal(B, after)
+    assert len(came) > 1
 
 
 def test_a_result_whose_elements_overlap_is_refused(on: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.launches import LIMIT, end, launched, mpirun
+from helpers.launches import LIMIT, by_mpi, end, launched
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "examples" / "many").glob("*.py"))
 WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": ["host"] * 4}
@@ -26,10 +26,9 @@ def test_threads(program: Path, devices: list[str]) -> None:
 
 @pytest.mark.later
 @whole_programs
-def test_mpirun(program: Path) -> None:
-    ran = subprocess.run([*mpirun(), "-n", "4", sys.executable, program], capture_output=True, text=True, timeout=LIMIT)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert len(ran.stdout.splitlines()) == 4
+def test_mpirun(program: Path, tmp_path: Path) -> None:
+    for out in by_mpi([str(program)], 4, tmp_path):
+        assert len(out.splitlines()) == 1
 
 
 @pytest.mark.later

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.launches import LIMIT, end, kill, launched, mpirun
+from helpers.launches import LATE, LIMIT, by_mpi, end, kill, launched, telling, together
 from helpers.processes import printed
 from helpers.ranks import on_ranks
 from offload_args import Communicator, CommunicatorError, offload_args
@@ -148,34 +147,66 @@ def test_a_rank_that_waited_and_was_closed_is_named_by_the_others() -> None:
         third.close()
 
 
-CLOSED = """
-import sys, threading, time
-from offload_args import Communicator, CommunicatorError
-communicator = MAKE
-communicator.barrier()
-if communicator.rank == 0:
-    threading.Timer(0.3, communicator.close).start()
-if communicator.rank < 2:
-    try:
-        communicator.barrier()
-    except CommunicatorError as error:
-        print(error.ranks, str(error).partition("of 3: ")[2], flush=True)
-else:
-    time.sleep(2)
-    communicator.close()
+BUSY = """
+import time
+import numpy as np
+from offload_args import Communicator, offload_args
+from offload_args.communicator import sockets
+sockets._SILENCE = 4  # seconds, instead of 20
+communicator, x = Communicator.from_environment(device="host", timeout=LATE), np.ones(5_000_000)
+with communicator, offload_args(x, device="host") as (dx,):
+    communicator.barrier()
+    if communicator.rank == 1:
+        time.sleep(8)  # it computes, and the buffers of the connection are full
+    communicator.all_reduce(dx)
+print((x == 2).all())
 """
 
 
 @pytest.mark.later
-def test_another_thread_closes_a_communicator_of_sockets(port: int) -> None:
-    code = CLOSED.replace("MAKE", "Communicator.from_environment(device='host')")
-    *waiting, _ = end(launched(["-c", code], 3, port))
+def test_a_rank_that_reads_nothing_for_long_is_waited_for(port: int) -> None:
+    for status, out, errors in end(launched(["-c", f"LATE = {LATE}{BUSY}"], 2, port)):
+        assert (status, out, errors) == (0, "True\n", "")
+
+
+CLOSED = """
+from offload_args import Communicator, CommunicatorError
+communicator = MAKE
+communicator.barrier()
+rank = communicator.rank
+tell(f"{rank} met")
+wait_for("0 met", "1 met", "2 met")
+if rank == 0:
+    once_in("WAIT", communicator.close)
+if rank < 2:
+    try:
+        communicator.barrier()
+    except CommunicatorError as error:
+        print(error.ranks, str(error).partition("of 3: ")[2], flush=True)
+    tell(f"{rank} raised")
+else:
+    wait_for("0 raised", "1 raised")
+    communicator.close()
+"""
+
+
+def of_sockets(program: str, folder: Path) -> str:
+    """Return a program whose three ranks meet, without a timeout, after all of them have imported the package."""
+    (folder / "started").mkdir()
+    program = program.replace("WAIT", "SocketLink._exchange")
+    program = program.replace("MAKE", "Communicator.from_environment(device='host')")
+    return together(folder / "started", 3) + telling(folder) + program
+
+
+@pytest.mark.later
+def test_another_thread_closes_a_communicator_of_sockets(port: int, tmp_path: Path) -> None:
+    *waiting, _ = end(launched(["-c", of_sockets(CLOSED, tmp_path)], 3, port))
     for status, out, errors in waiting:
         words = "rank 0 was closed by another thread; the communicator has ended"
         assert (status, out, errors) == (0, f"(0,) {words}\n", "")
 
 
-def test_ctrl_c_in_a_call_ends_the_other_threads() -> None:
+def test_ctrl_c_in_a_call_ends_the_other_threads(tmp_path: Path) -> None:
     code = """
 import os, signal, threading, numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
@@ -189,7 +220,7 @@ def other():
             lines.append(f"{error.ranks} {error}")
 thread = threading.Thread(target=other)
 thread.start()
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+once_in("MemoryLink._wait", lambda: os.kill(os.getpid(), signal.SIGINT))
 x = np.ones(100_000)
 try:
     with offload_args(x, device="host") as (dx,):
@@ -200,40 +231,43 @@ thread.join()
 print(*lines, sep="\\n")
 """
     raised = "rank 0 raised KeyboardInterrupt in Communicator.all_reduce"
-    assert sorted(printed(code).splitlines()) == [
+    assert sorted(printed(telling(tmp_path) + code).splitlines()) == [
         f"(0,) Communicator.all_reduce: on rank 1 of 3: {raised}; the communicator has ended",
         f"interrupted True Communicator(rank 0 of 3 on host, ended: {raised})",
     ]
 
 
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal
 import numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 communicator = MAKE
 communicator.barrier()
-x = np.ones(100_000)
-if communicator.rank == 0:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-if communicator.rank == 2:
-    sys.stdin.readline() if len(sys.argv) > 1 else threading.Event().wait(3)
+x, rank = np.ones(100_000), communicator.rank
+tell(f"{rank} met")
+wait_for("0 met", "1 met", "2 met")
+if rank == 0:
+    once_in("WAIT", lambda: os.kill(os.getpid(), signal.SIGINT))
+if rank == 2:
+    wait_for("0 interrupted")
 try:
     with offload_args(x, device="host") as (dx,):
         communicator.all_reduce(dx)
 except KeyboardInterrupt:
     del x
     others = [np.ones(100_000) for _ in range(20)]  # in the memory of arrays that MPI may still write
-    threading.Event().wait(4)
+    tell("0 interrupted")
+    wait_for("1 raised", "2 raised")
     print("interrupted", all((other == 1).all() for other in others), flush=True)
 except CommunicatorError as error:
     print(error.ranks, str(error).partition("of 3: ")[2], flush=True)
+    tell(f"{rank} raised")
 """
 
 
 @pytest.mark.later
-def test_ctrl_c_in_a_call_ends_the_other_processes(port: int) -> None:
-    code = INTERRUPTED.replace("MAKE", "Communicator.from_environment(device='host')")
-    (_, first, _), *others = end(launched(["-c", code], 3, port))
+def test_ctrl_c_in_a_call_ends_the_other_processes(port: int, tmp_path: Path) -> None:
+    (_, first, _), *others = end(launched(["-c", of_sockets(INTERRUPTED, tmp_path)], 3, port))
     assert first == "interrupted True\n"
     for _, out, errors in others:
         words = "rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended"
@@ -245,7 +279,7 @@ import os, signal, sys
 import numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 from offload_args.communicator import sockets
-communicator = Communicator.from_environment(device="host", timeout=100)
+communicator = Communicator.from_environment(device="host", timeout=LATE)
 x, everything, other = np.ones(60_000), np.ones(3 * 60_000), np.ones(3 * 60_000)
 c, dies = communicator, int(sys.argv[2])
 peer = (c.rank + 1) % 3
@@ -282,17 +316,17 @@ with offload_args(x, everything, other, device="host") as (dx, dall, dother):
     ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "recv", "barrier", "split"],
 )
 def test_a_process_that_is_killed_within_a_call_is_named(method: str, port: int) -> None:
-    for rank, (status, out, errors) in enumerate(end(launched(["-c", DIES, method, "2"], 3, port))):
+    for rank, (status, out, errors) in enumerate(end(launched(["-c", f"LATE = {LATE}{DIES}", method, "2"], 3, port))):
         if rank == 2:
             assert (status, out) == (-signal.SIGKILL, "")
         else:
             assert (status, out, errors) == (0, "(2,)\n", "")
 
 
-FORKED = """
+FORKED = f"""
 import os, sys
 from offload_args import Communicator, CommunicatorError, errors
-communicator = Communicator.from_environment(device="host", timeout=100)
+communicator = Communicator.from_environment(device="host", timeout={LATE})
 communicator.barrier()
 """
 
@@ -408,49 +442,35 @@ print("right")
 
 @pytest.mark.later
 def test_fifty_communicators_of_processes_leave_nothing(port: int) -> None:
-    code = "many(lambda: use(Communicator.from_environment(device='host', timeout=100)))"
+    code = f"many(lambda: use(Communicator.from_environment(device='host', timeout={LATE})))"
     for status, out, errors in end(launched(["-W", "error", "-c", LEAKS + code], 2, port)):
         assert (status, out, errors) == (0, "", "")
 
 
-def by_mpi(code: str, size: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*mpirun(), "-n", str(size), sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
-    )
-
-
 @pytest.mark.later
-def test_fifty_communicators_of_mpi_leave_nothing() -> None:
-    code = """
+def test_fifty_communicators_of_mpi_leave_nothing(tmp_path: Path) -> None:
+    code = f"""
 from offload_args.communicator import mpi
-many(lambda: use(Communicator.from_mpi(device="host", timeout=100)))
+many(lambda: use(Communicator.from_mpi(device="host", timeout={LATE})))
 assert len(mpi._closing) <= 4, mpi._closing
 print("right")
 """
-    ran = by_mpi(LEAKS + code, 2)
-    assert (ran.returncode, ran.stdout) == (0, "right\n" * 2), ran.stdout + ran.stderr
+    assert by_mpi(["-c", LEAKS + code], 2, tmp_path) == ["right\n"] * 2
 
 
 @pytest.mark.later
 @pytest.mark.parametrize("program", ["closed", "interrupted"])
-def test_processes_of_mpi_that_end_within_a_call(program: str) -> None:
-    code = {"closed": CLOSED, "interrupted": INTERRUPTED}[program].replace(
-        "MAKE", "Communicator.from_mpi(device='host')"
-    )
-    words = {
-        "closed": ["(0,) rank 0 was closed by another thread; the communicator has ended"] * 2,
-        "interrupted": [
-            "(0,) rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended",
-            "(0,) rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended",
-            "interrupted True",
-        ],
-    }[program]
-    ran = by_mpi(code.replace("MAKE", "Communicator.from_mpi(device='host')"), 3)
-    assert (ran.returncode, sorted(ran.stdout.splitlines())) == (0, words), ran.stdout + ran.stderr
+def test_processes_of_mpi_that_end_within_a_call(program: str, tmp_path: Path) -> None:
+    code = {"closed": CLOSED, "interrupted": INTERRUPTED}[program].replace("WAIT", "MpiLink._wait")
+    code = telling(tmp_path) + code.replace("MAKE", "Communicator.from_mpi(device='host')")
+    closed = "(0,) rank 0 was closed by another thread; the communicator has ended\n"
+    raised = "(0,) rank 0 raised KeyboardInterrupt in Communicator.all_reduce; the communicator has ended\n"
+    outputs = {"closed": [closed, closed, ""], "interrupted": ["interrupted True\n", raised, raised]}
+    assert by_mpi(["-c", code], 3, tmp_path) == outputs[program]
 
 
 @pytest.mark.later
-def test_a_process_of_mpi_that_closes_early_is_named() -> None:
+def test_a_process_of_mpi_that_closes_early_is_named(tmp_path: Path) -> None:
     """Without a timeout: rank 2 leaves after the first call, and the others call again."""
     code = """
 import numpy as np
@@ -464,5 +484,4 @@ with communicator, offload_args(x := np.ones(100_000), device="host") as (dx,):
         except CommunicatorError as error:
             print(error.ranks, flush=True)
 """
-    ran = by_mpi(code, 3)
-    assert (ran.returncode, ran.stdout) == (0, "(2,)\n" * 2), ran.stdout + ran.stderr
+    assert by_mpi(["-c", code], 3, tmp_path) == ["(2,)\n", "(2,)\n", ""]

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers.devices import here, open_or_skip
+from helpers.launches import LATE
 from helpers.ranks import all_right, on_ranks
 from offload_args import Communicator, Device, In, Out, blas, offload_args
 from offload_args.communicator.communicator import _joined
@@ -428,5 +429,5 @@ def test_a_rank_that_is_lost_while_the_others_meet_is_named_by_all_of_them() -> 
     links[1].give_up((1,), "rank 1 raised KeyError")
     for rank in (0, 2):  # rank 2 checks rank 0 first, which has left because of rank 1
         with pytest.raises(LostRanksError, match="^rank 1 raised KeyError$") as lost:
-            _joined("Communicator.join", links[rank], Device("host"), time.monotonic() + 60)
+            _joined("Communicator.join", links[rank], Device("host"), time.monotonic() + LATE)
         assert lost.value.ranks == (1,)

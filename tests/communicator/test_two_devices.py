@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
-from helpers.launches import kill, launched
+from helpers.launches import LATE, kill, launched
 from helpers.ranks import all_right, on_ranks
 from offload_args import Communicator, Device, In, blas, offload_args
 
@@ -158,7 +158,7 @@ import numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 x = np.ones(100_000)
 try:
-    communicator = Communicator.from_environment(device=DEVICES[int(os.environ["RANK"])], timeout=60)
+    communicator = Communicator.from_environment(device=DEVICES[int(os.environ["RANK"])], timeout=LATE)
     with communicator, offload_args(x, device=communicator.device) as (dx,):
         communicator.barrier()
         print("ready", flush=True)
@@ -173,5 +173,5 @@ except CommunicatorError as error:
 def test_a_rank_on_another_device_that_is_killed_is_named(pair: tuple[str, str], port: int) -> None:
     if Device(pair[0]).model.startswith("double"):
         pytest.skip("device unavailable: a double's ranks are threads of one process")
-    first, _ = kill(launched(["-c", f"DEVICES = {pair!r}\n{KILLED}"], 2, port), 1)
+    first, _ = kill(launched(["-c", f"DEVICES, LATE = {pair!r}, {LATE}\n{KILLED}"], 2, port), 1)
     assert first[:2] == (0, "(1,) True\n")

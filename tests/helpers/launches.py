@@ -14,7 +14,8 @@ import pytest
 
 from helpers.processes import SLOWNESS
 
-LIMIT = 120 * SLOWNESS  # seconds in which a process has to end
+LIMIT = 400 * SLOWNESS  # seconds in which a process has to end
+LATE = 300  # seconds for which ranks wait for each other: on a busy machine, a process starts in a minute
 
 
 def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Popen[str]]:
@@ -51,6 +52,32 @@ folder = pathlib.Path({str(folder)!r})
 (folder / str(os.getpid())).touch()
 while len([*folder.iterdir()]) < {count}:
     time.sleep(0.01)
+"""
+
+
+def telling(folder: Path) -> str:
+    """Return code of functions by which processes wait for each other, and for a place of their main threads."""
+    return f"""
+import pathlib, sys, threading, time
+
+def tell(name):
+    (pathlib.Path({str(folder)!r}) / name).touch()
+
+def wait_for(*names):
+    while not all((pathlib.Path({str(folder)!r}) / name).exists() for name in names):
+        time.sleep(0.01)
+
+def once_in(function, act):
+    main = threading.main_thread().ident
+    def watch():
+        while True:
+            frame = sys._current_frames()[main]
+            while frame is not None:
+                if frame.f_code.co_qualname == function:
+                    return act()
+                frame = frame.f_back
+            time.sleep(0.01)
+    threading.Thread(target=watch, daemon=True).start()
 """
 
 
@@ -95,3 +122,17 @@ def mpirun() -> list[str]:
         pytest.skip("device unavailable: no mpirun")
     options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     return [path, *options]
+
+
+def by_mpi(arguments: list[str], size: int, folder: Path) -> list[str]:
+    """Run Python with these arguments by mpirun, and return the output of each rank. The program must succeed.
+
+    Each rank writes to a file of its own, because mpirun may mix lines that ranks print at the same time.
+    """
+    write = 'exec "$@" >"$0/output of ${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"'
+    command = [*mpirun(), "-n", str(size), "sh", "-c", write, str(folder), sys.executable, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    files = [folder / f"output of {rank}" for rank in range(size)]
+    outputs = [file.read_text() if file.exists() else "" for file in files]
+    assert ran.returncode == 0, (outputs, ran.stdout, ran.stderr)
+    return outputs

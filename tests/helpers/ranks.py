@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from helpers.launches import LATE
 from offload_args import Communicator
 
 Result = TypeVar("Result")
 
 
 def on_ranks(
-    function: Callable[[Communicator], Result], devices: Sequence[str], *, debug: bool = False, timeout: float = 60
+    function: Callable[[Communicator], Result], devices: Sequence[str], *, debug: bool = False, timeout: float = LATE
 ) -> list[Result | BaseException]:
     """Return the result, or the exception, of a function on each rank. A rank ends when its function does."""
     results: list[Result | BaseException] = [RuntimeError("it did not run")] * len(devices)

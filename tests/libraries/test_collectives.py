@@ -385,7 +385,7 @@ print("fine")
 def test_captured_calls_run_at_each_replay_of_all_ranks(place: dict[str, str]) -> None:
     code = """
 ranks = 2 if BACKEND == "cuda" else 1  # streams of the double of HIP do not wait for each other
-fence = threading.Barrier(ranks, timeout=30)
+fence = threading.Barrier(ranks, timeout=300)
 def work(comm, rank, device):
     x, total, pair = np.zeros(4), np.zeros(4), np.zeros(8)
     other = (rank + 1) % ranks
