@@ -61,7 +61,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave no test to the slow run if the arguments name files or tests."""
+    """Leave no test to the slow run if the arguments name files or tests.
+
+    After the first injected failure of an event or of pinned memory, the core warns once in its process, at the end of
+    any later region, perhaps of another test. This warning is no error.
+    """
+    config.addinivalue_line("filterwarnings", "ignore:sim.*SIM_ERROR_INJECTED.*copies take the driver's slower way")
     if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword:
         config.option.later = True
 
