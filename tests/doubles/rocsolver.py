@@ -35,7 +35,9 @@ typedef struct handle *rocblas_handle;
 typedef float _Complex rocblas_float_complex;
 typedef double _Complex rocblas_double_complex;
 
-enum { INVALID_HANDLE = 1, INVALID_POINTER = 3, INVALID_SIZE = 4, INTERNAL_ERROR = 6, COLUMNS = 102 };
+enum { INVALID_HANDLE = 1, INVALID_POINTER = 3, INVALID_SIZE = 4, INTERNAL_ERROR = 6, INVALID_VALUE = 11 };
+enum { COLUMNS = 102 }; /* LAPACKE's order */
+enum { LEFT = 141, BY_VALUE = 232, BY_INDEX = 233, ORIGINAL = 211, ALL = 191, SINGULAR = 192, OVERWRITE = 193 };
 
 typedef int operation(const void *arguments, void *stream);
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
@@ -47,6 +49,7 @@ int rocblas_double_needs(rocblas_handle handle, size_t nbytes);
 void scipy_LAPACKE_set_nancheck(int);
 
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
+static int least(int m, int n) { return m < n ? m : n; }
 static char uplo_of(int uplo) { return uplo == 121 ? 'U' : 'L'; }
 static char trans_of(int trans) { return "NTC"[trans - 111]; }
 static char vectors_of(int evect) { return evect == 211 ? 'V' : 'N'; }
@@ -118,6 +121,39 @@ BODIES = {
                                    ldu, V, ldv, E);""",
 }
 
+# {function: the sizes that rocSOLVER refuses, the arrays that it misses}, beside negative sizes and an info of NULL, as
+# the checks of arguments in rocSOLVER's sources have them. An array without elements may be NULL.
+REFUSED = {
+    "potrf": ("lda < n", "n && !A"),
+    "potri": ("lda < n", "n && !A"),
+    "potrs": ("lda < n || ldb < n", "(n && !A) || (n && nrhs && !B)"),
+    "posv": ("lda < n || ldb < n", "(n && !A) || (n && nrhs && !B)"),
+    "getrf": ("lda < m", "m && n && (!A || !ipiv)"),
+    "getrs": ("lda < n || ldb < n", "(n && (!A || !ipiv)) || (n && nrhs && !B)"),
+    "getri": ("lda < n", "n && (!A || !ipiv)"),
+    "gesv": ("lda < n || ldb < n", "(n && (!A || !ipiv)) || (n && nrhs && !B)"),
+    "sytrf": ("lda < n", "n && (!A || !ipiv)"),
+    "geqrf": ("lda < m", "m && n && (!A || !ipiv)"),
+    "mqr": (
+        "ldc < m || (side == LEFT ? k > m || lda < m : k > n || lda < n)",
+        "(m && n && !C) || (k && !ipiv) || ((side == LEFT ? m : n) && k && !A)",
+    ),
+    "gqr": ("n > m || k > n || lda < m", "(k && !ipiv) || (m && n && !A)"),
+    "evd": ("lda < n", "n && (!A || !D || !E)"),
+    "evx": (
+        """lda < n || (evect == ORIGINAL && ldz < n) || (erange == BY_VALUE && vl >= vu) ||
+      (erange == BY_INDEX && (il < 1 || iu < 0 || iu > n || (n && il > iu)))""",
+        "(n && (!A || !W)) || !nev || (evect == ORIGINAL && n && (!Z || !ifail))",
+    ),
+    "gvd": ("lda < n || ldb < n", "n && (!A || !B || !D || !E)"),
+    "gesvd": (
+        """lda < m || ldu < 1 || ldv < 1 || ((left_svect == ALL || left_svect == SINGULAR) && ldu < m) ||
+      (right_svect == ALL && ldv < n) || (right_svect == SINGULAR && ldv < least(m, n))""",
+        """(m && n && (!A || !S)) || (least(m, n) > 1 && !E) || (left_svect == ALL && m && !U) ||
+      (left_svect == SINGULAR && m && n && !U) || ((right_svect == ALL || right_svect == SINGULAR) && n && !V)""",
+    ),
+}
+
 TYPES = {
     "s": ("float", "float", "or", "sy"),
     "d": ("double", "double", "or", "sy"),
@@ -158,13 +194,17 @@ def double(name: str, function: dict[str, Any]) -> str:
     fields = "".join(f"  {kind} {label};\n" for label, kind in values)
     declared = ", ".join(f"{kind} {label}" for label, kind in function["parameters"])
     sizes = [label for label, _ in values if label in ("m", "n", "k", "nrhs", "batch_count")]
-    first = "A && " if "n" in sizes else ""
+    sizes_refused, missing = REFUSED.get(base[1:]) or REFUSED[base[3:]]
+    values_refused = ["left_svect == OVERWRITE && right_svect == OVERWRITE"] if base.endswith("gesvd") else []
+    if "trans" in dict(values) and base.endswith("mqr"):
+        values_refused.append(f"trans == {112 if letter in 'cz' else 113}")  # transposed if complex, conjugate if real
     needed = f"(size_t)64 * ({' + '.join(sizes)})"
     checks = [
+        *(f"  if ({refused}) return INVALID_VALUE;\n" for refused in values_refused),
+        f"  if ({' || '.join(f'{size} < 0' for size in sizes)} || {sizes_refused}) return INVALID_SIZE;\n",
         f"  if (rocblas_double_is_queried(handle)) return rocblas_double_needs(handle, {needed});\n",
-        f"  if ({' || '.join(f'{size} < 0' for size in sizes)}) return INVALID_SIZE;\n",
         f"  if ({' || '.join(f'!is_array({pointer})' for pointer in pointers)}) return INVALID_POINTER;\n",
-        "  if (n && !A) return INVALID_POINTER;\n" if first else "",
+        f"  if ({missing}) return INVALID_POINTER;\n",
         "  if (kind_of(info) != 2) return INVALID_POINTER;\n" if "info" in pointers else "",
         f"  if (rocblas_double_needs(handle, {needed})) return rocblas_double_needs(handle, {needed});\n",
     ]
