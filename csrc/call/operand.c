@@ -181,12 +181,24 @@ static bool has_touched(const oa_parts *parts, const oa_operand *o, const oa_slo
   return true;
 }
 
+/* Returns whether the core may capture the call, or other calls that use the mapping. The call belongs to the youngest
+ * region of its operands. */
+static bool may_be_captured(const oa_call *call, const oa_mapping *mapping) {
+  const oa_region_state *youngest = NULL;
+  int status;
+  for (const oa_operand *o = call->operands; o < call->operands + call->count; o++) {
+    const oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, &status);
+    if (slot && (!youngest || slot->region->serial > youngest->serial)) youngest = slot->region;
+  }
+  return (youngest && youngest->capture) || oa_capture_concerns(mapping);
+}
+
 /* Returns whether a call that uses some of a group may leave the rest of the group to later calls: no graph has the
  * call, and no host writes the array meanwhile. */
 static bool may_come_in_parts(const oa_call *call, const oa_slot *slot) {
   const oa_mapping *mapping = slot->mapping;
   return !(call->special & (OA_REPLAYS | OA_BESIDE_CAPTURE)) &&
-         (!slot->region->device->known_streams || oa_part_cost.is_configured) && !oa_capture_concerns(mapping) &&
+         (!slot->region->device->known_streams || oa_part_cost.is_configured) && !may_be_captured(call, mapping) &&
          !(mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high));
 }
 
@@ -218,7 +230,7 @@ static __attribute__((cold, noinline)) int check_use_of_part(const oa_call *call
   bool *up = &r->up;
   const oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
-  const bool goes_up = oa_slot_view(slot)->goes_up, captured = oa_capture_concerns(mapping);
+  const bool goes_up = oa_slot_view(slot)->goes_up, captured = may_be_captured(call, mapping);
   *up = !unwritten && (goes_up || !group->parts);
   if (!*up && group->parts && (call->special & OA_REPLAYS || captured))
     return oa_fail(OA_ERROR_CAPTURE,

@@ -494,6 +494,20 @@ def test_a_graph_has_no_part_of_an_out(device: str) -> None:
     np.testing.assert_array_equal(y, ramp(4) + 4)
 
 
+def test_a_graph_of_another_region_has_no_part_of_an_out(device: str) -> None:
+    x, y = ramp(3, 4), ramp(4)
+    with pytest.warns(UnwrittenWarning), offload_args(Out(x), device=device) as (dx,):
+        region = offload_args(y, device=device)
+        with region as (dy,):
+            with region.capture():
+                with pytest.raises(DirectionError, match="does not write every element"):
+                    dx[0].copy_from(dy)
+            with pytest.raises(DirectionError, match="does not write every element"):
+                region.loop(lambda: dx[0].copy_from(dy), until=dx[2, 3:], at_most=1)
+        dx[1].fill(2)
+    np.testing.assert_array_equal(x, [ramp(3, 4)[0], [2] * 4, ramp(3, 4)[2]])
+
+
 def test_an_array_that_stays_on_the_device_may_be_written_by_parts(device: str) -> None:
     x = resident_ramp()
     half, expected = x.size // 2, resident_ramp()

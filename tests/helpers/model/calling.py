@@ -55,10 +55,11 @@ class Calling(Contents):
         if any(operand.region not in self.regions for operand, _ in operands):
             raise Refused("StalePointerError", *wrong_dtype)
         pointers = [self.regions[operand.region].pointers[operand.argument] for operand, _ in operands]
+        captured = self.capturing == max(operand.region for operand, _ in operands)
         errors = wrong_dtype | {
             error
             for (o, access), p in zip(operands, pointers, strict=True)
-            for error in self._faults(o, access, p, rules)
+            for error in self._faults(o, access, p, rules, captured)
         }
         if len({pointer.mapping.device for pointer in pointers}) > 1:
             errors.add("WrongDeviceError")
@@ -77,7 +78,7 @@ class Calling(Contents):
             raise Refused(*errors)
         return pointers
 
-    def _faults(self, operand: Operand, access: int, pointer: Pointer, rules: Rules) -> Iterator[str]:
+    def _faults(self, operand: Operand, access: int, pointer: Pointer, rules: Rules, captured: bool) -> Iterator[str]:
         group = pointer.group
         covers = access == OVERWRITES and operand.part.elements == group.elements
         if access & OVERWRITES and not pointer.writes:
@@ -89,7 +90,7 @@ class Calling(Contents):
         own = access == OVERWRITES and operand.part.elements == pointer.part.elements and group.goes_up
         unwritten = pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid)
         if unwritten or (group.parts and not covers):
-            captured = self.capturing in pointer.mapping.holders
+            captured = captured or self.capturing in pointer.mapping.holders
             takes = not captured and pointer.mapping.takes_part(group, operand, access)
             if group.goes_up:
                 takes = not unwritten
