@@ -77,7 +77,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._handle: object = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a replay may run code of Python, such as a handler that replays the graph
         self._names: dict[str, DevicePtr[Any]] = {}
         self._region: _core.Region[Any] | None = None
 

@@ -38,7 +38,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "accelerate": ("base", "device", "library", "region", "call"),
 }
 # A backend includes only these files, its own .def and the files that backends share (.inc).
-BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
+BACKENDS_INCLUDE = {"device/backend.h", "base/error.h", "base/here.h"}
 # {Python package: the packages of the project that it must not import}.
 APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "tests")}
 

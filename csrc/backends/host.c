@@ -238,8 +238,8 @@ static int host_graph_end(oa_device *device, void **stream, void **graph) {
 
 static int host_graph_launch(oa_device *device, void *stream, void *graph) {
   (void)stream;
-  if (oa_recording_run(graph)) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to run a graph", device->name);
-  return OA_OK;
+  const int status = oa_recording_run(graph);
+  return status < 0 ? oa_fail(OA_ERROR_MEMORY, "%s: no host memory to run a graph", device->name) : status;
 }
 
 static int host_graph_destroy(oa_device *device, void *graph) {

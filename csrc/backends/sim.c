@@ -10,6 +10,7 @@
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
  * a thread that holds one of them takes no other lock. A worker that runs a library's function also holds `running`.
  * There are many locks so that a missing event shows as a race under ThreadSanitizer. */
+#include "base/here.h"
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -860,6 +861,11 @@ static int sim_graph_launch(oa_device *device, void *pointer, void *graph) {
   int status = start(device, "graph_launch", pointer, &stream);
   if (status) return status;
   if (stream->recording) return not_recorded(device, "graph_launch");
+  if (oa_recording_is_here(graph)) {
+    wait_for(stream);
+    status = oa_recording_run(graph);
+    return status < 0 ? no_host_memory(device, "graph_launch") : status;
+  }
   struct operation *launch = operation_new(GRAPH, 0);
   if (!launch) return no_host_memory(device, "graph_launch");
   launch->graph = oa_recording_share(graph);

@@ -1,5 +1,7 @@
 #include "base/recording.h"
 
+#include "base/error.h"
+#include "base/here.h"
 #include "base/lines.h"
 
 #include <pthread.h>
@@ -18,7 +20,8 @@ struct oa_recording {
   atomic_int users;
   pthread_mutex_t mutex; /* guards the fields below it while work is added */
   work *first, **last;
-  size_t most; /* the largest size of any call's arguments */
+  size_t most;  /* the largest size of any call's arguments */
+  bool is_here; /* oa_run_here is among the work */
 };
 
 oa_recording *oa_recording_new(void) {
@@ -56,9 +59,19 @@ int oa_recording_add(oa_recording *recording, void (*run)(void *), const void *a
   *recording->last = added;
   recording->last = &added->next;
   if (size > recording->most) recording->most = size;
+  recording->is_here |= run == oa_run_here;
   pthread_mutex_unlock(&recording->mutex);
   return 0;
 }
+
+void oa_run_here(void *here) {
+  oa_here *h = here;
+  const int failure = h->run(h->arguments);
+  h->status =
+      !failure ? OA_OK : oa_fail(OA_ERROR_LIBRARY, "%s: its function failed with status %d", h->function, failure);
+}
+
+bool oa_recording_is_here(const oa_recording *recording) { return recording->is_here; }
 
 typedef struct copying {
   void *to;
@@ -97,10 +110,12 @@ int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint3
 int oa_recording_run(const oa_recording *recording) {
   void *arguments = malloc(recording->most ? recording->most : 1);
   if (!arguments) return -1;
-  for (const work *w = recording->first; w; w = w->next) {
+  int status = 0;
+  for (const work *w = recording->first; w && !status; w = w->next) {
     memcpy(arguments, w->arguments, w->size);
     w->run(arguments);
+    if (w->run == oa_run_here) status = ((const oa_here *)arguments)->status;
   }
   free(arguments);
-  return 0;
+  return status;
 }

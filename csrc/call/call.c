@@ -1,8 +1,11 @@
 /* One call: oa_begin checks all operands, then moves the missing bytes; the caller makes the vendor's call; oa_end
  * marks the written operands. */
-#include "call/call.h"
+#include "offload_args/chain.h"
+
+#include "base/here.h"
 #include "base/trace.h"
 #include "call/arrival.h"
+#include "call/call.h"
 #include "call/extent.h"
 #include "call/group.h"
 #include "call/object.h"
@@ -13,6 +16,7 @@
 #include "region/guard.h"
 #include "region/update.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -693,4 +697,68 @@ int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) 
   oa_end(call, -1);
   oa_error_restore(&saved);
   return oa_fail_in(status, "%s", call->function);
+}
+
+/* Adds a function to the graph that captures the call. *held becomes true if the graph keeps the object. */
+static int record_here(const oa_call *call, oa_here *here, size_t size, void *object, void (*let_go)(void *object),
+                       bool *held) {
+  oa_device *device = call->device;
+  const oa_stream *stream = call->stream;
+  oa_capture *capture = oa_capture_of(call->region, stream);
+  int status = OA_OK;
+  if (!capture)
+    return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is being captured by another region; call it after that capture",
+                   call->function);
+  if (let_go) status = oa_capture_hold(capture, object, let_go, held);
+  return status ? status : device->backend->submit(device, stream->native, oa_run_here, here, sizeof *here + size);
+}
+
+/* Calls a function after the earlier work of the call's stream. */
+static int run_here(const oa_call *call, oa_here *here) {
+  oa_device *device = call->device;
+  int status = OA_OK;
+  if (!(device->backend->flags & OA_SYNCHRONOUS))
+    status = oa_device_wait_stream(device, ((const oa_stream *)call->stream)->native,
+                                   ((const oa_region_state *)call->region)->serial, call->function);
+  if (status) return status;
+  oa_run_here(here);
+  return here->status;
+}
+
+int oa_submit_here(oa_call *call, int (*run)(void *), void *arguments, size_t size, void *object,
+                   void (*let_go)(void *object)) {
+  const char *const function = "oa_submit_here";
+  bool held = false;
+  int status, ended = OA_OK;
+  if (!call) {
+    status = oa_fail_null(function, "call");
+  } else if (!call->open) {
+    status = fail_not_begun(function, call);
+  } else {
+    const oa_device *device = call->device;
+    const bool is_wrong = !run || (size && !arguments) || size > PTRDIFF_MAX / 2 || !device->backend->submit;
+    oa_here *here = is_wrong ? NULL : malloc(sizeof *here + size);
+    if (here) {
+      *here = (oa_here){.run = run};
+      snprintf(here->function, sizeof here->function, "%s", call->function);
+      if (size) memcpy(here->arguments, arguments, size);
+    }
+    if (is_wrong)
+      status =
+          oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a function to run, its arguments, and a device that runs it, %s",
+                  call->function, function, device->name);
+    else if (!here)
+      status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the call", call->function);
+    else if (call->open == OA_CALL_CAPTURED)
+      status = record_here(call, here, size, object, let_go, &held);
+    else
+      status = run_here(call, here);
+    free(here);
+    oa_saved_error saved;
+    if (status) oa_error_save(&saved);
+    ended = oa_end(call, status ? -1 : 0);
+    if (status) oa_error_restore(&saved);
+  }
+  if (let_go && !held) let_go(object);
+  return status ? status : ended;
 }

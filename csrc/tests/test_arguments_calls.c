@@ -136,6 +136,31 @@ static void submit(void) {
   CHECK_OK(oa_submit(&call, nothing, NULL, 0));
 }
 
+static int nothing_here(void *arguments) {
+  (void)arguments;
+  return OA_OK;
+}
+
+static void count_end(void *count) { ++*(int *)count; }
+
+static void submit_here(void) {
+  char argument = 0;
+  int ends = 0;
+  oa_operand o = operand(live);
+  oa_call call = {.function = function, .operands = &o, .count = 1};
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit_here(NULL, nothing_here, &argument, 1, &ends, count_end));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit_here(&call, nothing_here, &argument, 1, &ends, count_end));
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit_here(&call, NULL, &argument, 1, &ends, count_end));
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit_here(&call, nothing_here, NULL, 1, &ends, count_end));
+  CHECK_OK(oa_begin(&call));
+  REFUSES(OA_ERROR_ARGUMENT, oa_submit_here(&call, nothing_here, &argument, SIZE_MAX, &ends, count_end));
+  CHECK(ends == 5); /* a refusal ends the hold of the object, too */
+  CHECK_OK(oa_begin(&call));
+  CHECK_OK(oa_submit_here(&call, nothing_here, NULL, 0, NULL, NULL));
+}
+
 /* -- modules and kernels -- */
 
 static oa_module *module_of(const char *path) {
@@ -369,6 +394,7 @@ static const struct wrong_test tests[] = {
     {"oa_begin_lists", begin_lists},
     {"oa_end", end},
     {"oa_submit", submit},
+    {"oa_submit_here", submit_here},
     {"oa_module_load", modules},
     {"oa_module_unload", module_unload},
     {"oa_module_find_variable", find_variable},

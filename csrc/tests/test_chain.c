@@ -267,6 +267,98 @@ static void calls_of_another_thread_are_captured_too(void) {
   check_empty();
 }
 
+/* -- functions that run on the thread of the replay -- */
+
+typedef struct {
+  const float *from;
+  float *to;
+  pthread_t *thread;
+} doubling;
+
+static bool refuses;
+
+static int run_doubling(void *arguments) {
+  const doubling *d = arguments;
+  if (refuses) return 7;
+  for (int i = 0; i < N; i++) d->to[i] = 2 * d->from[i];
+  *d->thread = pthread_self();
+  return 0;
+}
+
+static void count_one(void *count) { ++*(int *)count; }
+
+/* Makes y = 2 x. *let_go counts the ends of the call's object, and *thread becomes the thread that computes. */
+static int double_here(const oa_array arrays[2], int *let_go, pthread_t *thread) {
+  oa_operand operands[] = {oa_operand_of("x", arrays[0].handle, OA_READ, OA_F32, OA_ELEMENTS(N)),
+                           oa_operand_of("y", arrays[1].handle, OA_OVERWRITE, OA_F32, OA_ELEMENTS(N))};
+  oa_call call = oa_call_of("double", NULL, operands, 2);
+  const int status = oa_begin(&call);
+  if (status) return status;
+  doubling d = {operands[0].address, operands[1].address, thread};
+  return oa_submit_here(&call, run_doubling, &d, sizeof d, let_go, count_one);
+}
+
+static void a_function_runs_on_the_thread_of_the_call_and_of_each_replay(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  pthread_t by;
+  int ended = 0;
+  set();
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(axpy(1, arrays[1].handle, 1, arrays[0].handle, 1, N, 0)); /* x += 1; on sim, a worker does so later */
+  by = (pthread_t)0;
+  CHECK_OK(double_here(arrays, &ended, &by));
+  CHECK(ended == 1 && pthread_equal(by, pthread_self()));
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(add(1, arrays));
+  by = (pthread_t)0;
+  CHECK_OK(double_here(arrays, &ended, &by));
+  CHECK_OK(add(1, arrays));
+  CHECK_OK(oa_chain_end(chain));
+  CHECK(ended == 1 && !pthread_equal(by, pthread_self()));
+  for (int i = 0; i < 2; i++) {
+    by = (pthread_t)0;
+    CHECK_OK(oa_chain_replay(chain));
+    CHECK(pthread_equal(by, pthread_self()));
+  }
+  CHECK(ended == 1);
+  CHECK_OK(oa_chain_release(chain));
+  CHECK(ended == 2);
+  leave(region);
+  CHECK(x[3] == 4 && y[3] == 12);
+  check_empty();
+}
+
+static void a_function_that_fails_fails_its_call_and_its_replay(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  pthread_t by;
+  int ended = 0;
+  set();
+  oa_region *region = lend_both(arrays);
+  refuses = true;
+  CHECK_FAILS(double_here(arrays, &ended, &by), OA_ERROR_LIBRARY, "double: its function failed with status 7");
+  CHECK(ended == 1);
+  CHECK_FAILS(add(1, arrays), OA_ERROR_INVALID, "undefined");
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(double_here(arrays, &ended, &by));
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_LIBRARY, "double: its function failed with status 7");
+  CHECK_FAILS(add(1, arrays), OA_ERROR_INVALID, "undefined");
+  refuses = false;
+  CHECK_OK(oa_chain_replay(chain));
+  refuses = true;
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_LIBRARY, "double: its function failed with status 7");
+  refuses = false;
+  CHECK(ended == 1);
+  CHECK_OK(oa_chain_release(chain));
+  CHECK(ended == 2);
+  CHECK_OK(double_here(arrays, &ended, &by));
+  leave(region);
+  CHECK(y[3] == 6);
+  check_empty();
+}
+
 int main(void) {
   static const char *const names[] = {"host", "sim:0"};
   for (int i = 0; i < 2; i++) {
@@ -280,6 +372,8 @@ int main(void) {
     a_captured_call_that_fails_spoils_the_chain();
     threads_replay_call_and_capture_at_once();
     calls_of_another_thread_are_captured_too();
+    a_function_runs_on_the_thread_of_the_call_and_of_each_replay();
+    a_function_that_fails_fails_its_call_and_its_replay();
   }
   return failures();
 }

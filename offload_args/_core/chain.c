@@ -20,7 +20,7 @@ static void free_chain(PyObject *capsule) {
 
 static PyObject *answer(int status) {
   if (status == OA_OK) Py_RETURN_NONE;
-  return fail(status);
+  return fail_function(status);
 }
 
 /* Reports a call on a chain to the recorder, which knows the chain by its number, while a recording is under way.
@@ -148,7 +148,7 @@ static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
     most = fit < 1 ? 1 : (int64_t)fit;
   }
   if (raise_touch() < 0) return NULL;
-  return recorded_of("loop", chain, status == OA_OK ? PyLong_FromLongLong(count) : fail(status));
+  return recorded_of("loop", chain, status == OA_OK ? PyLong_FromLongLong(count) : fail_function(status));
 }
 
 /* (chain, number) -> (function, [(handle, name, reads, writes) of each array]) */

@@ -74,11 +74,12 @@ static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   recording_after_fork();
   open_after_fork();
   lent_after_fork();
+  functions_after_fork();
   Py_RETURN_NONE;
 }
 
 static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  atomic_store(&leaving_process, 1);
+  leave_functions();
   Py_RETURN_NONE;
 }
 
@@ -164,7 +165,7 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
   if (start_lent() < 0 || add_pointer(module) < 0 || add_geometry(module) < 0 || add_region(module) < 0 ||
-      add_open(module) < 0 || add_guard(module) < 0 || add_chain(module) < 0 || add_transform(module) < 0 ||
+      add_open(module) < 0 || add_guard(module) < 0 || add_chain(module) < 0 || add_compute(module) < 0 ||
       add_call(module) < 0 || add_array(module) < 0 || add_dlpack(module) < 0 || add_library(module) < 0 ||
       add_function(module) < 0 || add_blas(module) < 0 || add_object(module) < 0 || add_graph(module) < 0 ||
       add_library_call(module) < 0 || add_kernel(module) < 0 || add_launch(module) < 0 || add_memory(module) < 0 ||

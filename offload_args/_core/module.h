@@ -296,8 +296,15 @@ int add_region(PyObject *module);
 int add_guard(PyObject *module);
 int add_chain(PyObject *module);
 
-/* -- transform.c -------------------------------------------------------------------------------------------------- */
-int add_transform(PyObject *module);
+/* -- compute.c ----------------------------------------------------------------------------------------------------- */
+/* Notes that the interpreter ends, and waits for Python functions that calls run on other threads. */
+void leave_functions(void);
+void functions_after_fork(void);
+/* Raises the exception of a call or replay: the one that its Python function left, or the core's. Returns NULL. */
+PyObject *fail_function(int status);
+int add_compute(PyObject *module);
+
+/* -- guard.c ------------------------------------------------------------------------------------------------------- */
 /* Raises the GuardError that was noted for this thread, or sent to it, after a thread without a Python state touched an
  * array. Returns 0, or -1 with the exception. */
 int raise_touch(void);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..pointers import DevicePtr
 
-__all__ = ["FROM_REAL", "TO_REAL", "Transforms", "is_contiguous", "new", "scale_of"]
+__all__ = ["FROM_REAL", "TO_REAL", "Transforms", "Work", "is_contiguous", "new", "scale_of"]
 
 #: Results have half of the last axis, which determines the other.
 FROM_REAL: Final = ("ihfft", "ihfft2", "ihfftn", "rfft", "rfft2", "rfftn")
@@ -29,12 +29,28 @@ TO_REAL: Final = ("hfft", "hfft2", "hfftn", "irfft", "irfft2", "irfftn")
 _OPPOSITE: Final = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
+class Work(NamedTuple):
+    """A transform on the CPU, which a graph keeps, and calls at each replay."""
+
+    transforms: Transforms
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    lengths: tuple[int, ...]
+    axes: tuple[int, ...]
+    norm: str
+    result_dtype: np.dtype[Any]
+
+    def __call__(self, elements: bytes) -> NDArray[Any]:
+        """Return the transform of elements in C order."""
+        values = np.frombuffer(elements, self.dtype).reshape(self.shape)
+        return self.transforms.compute(self.name, values, self.lengths, self.axes, self.norm, self.result_dtype)
+
+
 class Transforms(Adapter):
     """Transforms on the CPU by scipy.fft, or by numpy.fft if SciPy is not installed.
 
     SciPy keeps a plan for each shape.
-
-    A graph can't call Python, so the package computes captured transforms itself.
     """
 
     backend: ClassVar[str | None] = None
@@ -49,11 +65,26 @@ class Transforms(Adapter):
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
         """Write the transform of x to y. For a function of one axis, `lengths` and `axes` have one element."""
-        if _core.query(x).captured:
-            _capture(name, x, y, lengths, axes, norm)
+        if y.size == 0:
             return
+        source = x
+        if not is_contiguous(x):
+            source = new(x, x._shape, x.dtype)
+            source.copy_from(x)
+        work = Work(self, name, x._shape, x.dtype, tuple(lengths), tuple(axes), norm, y.dtype)
+        _core.compute(f"fft.{name}", work, source, y)
+
+    def compute(
+        self,
+        name: str,
+        values: NDArray[Any],
+        lengths: Sequence[int],
+        axes: Sequence[int],
+        norm: str,
+        dtype: np.dtype[Any],
+    ) -> NDArray[Any]:
+        """Return the transform of an array, in C order."""
         function = getattr(self._library, name, None)
-        values = x.to_host()
         result: NDArray[Any]
         if function is None:  # NumPy lacks hfftn and similar functions, which are conjugates of others
             if name in FROM_REAL:
@@ -64,7 +95,7 @@ class Transforms(Adapter):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
-        y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 only computes in double precision
+        return np.ascontiguousarray(result, dtype)  # NumPy 1 only computes in double precision
 
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
@@ -72,33 +103,6 @@ class Transforms(Adapter):
         """Return a function that repeats this transform faster for another x of the same layout; None if there is
         no such function."""
         return None
-
-
-def _capture(name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str) -> None:
-    """Have a graph of the CPU write the transform of x to y, one axis after the other."""
-    if y.size == 0:
-        return
-    to_real = name in TO_REAL
-    inverse = name.startswith("i")
-    direction = 1 if name.startswith("ihfft") or (inverse and name not in FROM_REAL) else -1
-    # The axis whose lines are halves comes first if the elements are real, and last if the results are real.
-    steps = list(zip(axes, lengths, strict=True))[:: 1 if to_real else -1]
-    source = x
-    if not is_contiguous(x):
-        source = new(x, x._shape, x.dtype)
-        source.copy_from(x)
-    if not steps:  # each element is a line of length one
-        _core.transform(f"fft.{name}", source, y, (x.size, 1, 1, 1), 1, direction, 1.0)
-    for number, (axis, n) in enumerate(steps, 1):
-        ends = number == len(steps)
-        shape = list(source._shape)
-        shape[axis] = n // 2 + 1 if name in FROM_REAL and number == 1 else n
-        target = y if ends else new(y, tuple(shape), np.result_type(y.dtype, np.complex64))
-        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-        factor = scale_of(inverse, math.prod(lengths), norm) if ends else 1.0
-        sizes = (outer, source._shape[axis], shape[axis], inner)
-        _core.transform(f"fft.{name}", source, target, sizes, n, direction, factor)
-        source = target
 
 
 def new(like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DevicePtr:

@@ -159,7 +159,7 @@ class OnGPU(Transforms):
             )
         if self._host is None:
             self._host = Transforms()
-        self._host.run(name, x, y, lengths, axes, norm)
+        y.assign(self._host.compute(name, x.to_host(), lengths, axes, norm, y.dtype))
 
     # -- transforms --------------------------------------------------------------------------------------------
 

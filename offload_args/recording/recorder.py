@@ -38,7 +38,7 @@ _SAMPLES, _SAMPLE = 16, 256  # the number of samples, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_ON_CPU = ("communicator", "fft", "sparse")  # modules that compute without a vendor's library on host and sim
+_ON_CPU = ("communicator", "sparse")  # modules that compute without a vendor's library on host and sim
 _ONLY_CHECKED = ": checked, and not made"  # the same text as in csrc/call/call.c
 _LARGEST = 1 << 1024  # Python refuses to print and to read much larger numbers
 _base_of = np.ndarray.base.__get__  # a subclass may have another attribute `base`
@@ -521,6 +521,12 @@ class Recording:
         """Write the name of a call that is not recorded, because a portable module makes it with addresses."""
         if not self._is_inside():
             self._put({"unrecorded": arguments[0], "at": self._place(), "thread": self._thread()})
+
+    def _on_computed(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        """Write a transform of `fft` on the CPU."""
+        _, work, x, y = arguments
+        call = {"from": self._value(x), "function": work.name, "lengths": work.lengths, "axes": work.axes}
+        self._written("fft", (y,), {**call, "norm": work.norm}, error)
 
     def _portable(self) -> str:
         """Return the name of the user's call of this package if it computes on the CPU without a library, or ""."""

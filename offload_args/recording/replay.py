@@ -27,7 +27,7 @@ from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args, update
 from ..running import say
-from . import solved, solvers, twins
+from . import solved, solvers, transforms, twins
 from .compare import Caller, Difference, Expected, distance, expect, expect_launch
 from .contents import Use, make, note_use
 from .images import Kernels
@@ -411,6 +411,11 @@ class Replay:
 
     def _on_copy(self, event: Event) -> None:
         self._write(event, lambda: self._value(event["copy"]).copy_from(self._value(event["from"])))
+
+    def _on_fft(self, event: Event) -> None:
+        self._write(event, lambda: transforms.transform(event, self._value(event["from"]), self._value(event["fft"])))
+        for region in self._regions_of({"args": [event["fft"]]}):
+            region.is_bounded = False
 
     def _on_stage(self, event: Event) -> None:
         value = np.asarray(self._value(event["value"]), dtype_named(event["dtype"]))

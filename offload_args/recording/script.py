@@ -15,7 +15,7 @@ from ..devices import Device
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from . import twins
+from . import transforms, twins
 from .compare import Expected, distance, host_values
 from .layout import dtype_named, flat
 from .order import Fault
@@ -123,9 +123,13 @@ class _Writer(Replay):
 
     def _write(self, event: Event, write: Callable[[], object]) -> None:
         kind = next(iter(event))
-        target, value = event[kind], event[{"fill": "value", "assign": "values", "copy": "from"}[kind]]
-        method = "copy_from" if kind == "copy" else kind
-        self._line(f"{self._source(target)}.{method}({self._source(value)})")
+        value = self._source(event[{"fill": "value", "assign": "values", "copy": "from", "fft": "from"}[kind]])
+        method = "copy_from" if kind in ("copy", "fft") else kind
+        if kind == "fft":
+            self.modules.add("fft")
+            name, arguments = transforms.arguments_of(event)
+            value = f"fft.{name}({', '.join([value, *map(repr, arguments)])})"
+        self._line(f"{self._source(event[kind])}.{method}({value})")
         super()._write(event, write)
 
     def _on_update_from(self, event: Event) -> None:

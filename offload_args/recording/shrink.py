@@ -34,7 +34,7 @@ from .stream import CALLS, read
 __all__ = ["Shrunk", "outcome", "shrink"]
 
 #: The kinds of events that may be left out. Other events are descriptions, or begin or end a region.
-_ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
+_ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "fft", "stage", "scratch", "update_from", "update_to"}
 _MOST = 100_000  # the most actions; the actions of each replay of a graph count
 _LONGEST = 60  # the most seconds that the script may run
 _REPEATS = 3  # how often an ordering error has to show, because it depends on time

@@ -848,10 +848,39 @@ def test_functions_that_make_no_recorded_calls_are_named(device: str, tmp_path: 
             "sparse.matmul: a recording does not have its calls" in line for line in named
         )
     else:
-        functions = "communicator.all_reduce", "fft.fft", "sparse.matmul"
+        functions = "communicator.all_reduce", "sparse.matmul"
         assert named == [
             f"not run 1 times: {name} on the CPU; its results are those of the recording" for name in functions
         ]
+
+
+@pytest.mark.parametrize("name", ["rfft", "ifft2", "fftn"])
+def test_transforms_of_the_cpu_are_repeated_also_in_graphs(device: str, tmp_path: Path, name: str) -> None:
+    if Device(device).is_gpu:
+        return  # its library computes them
+    function = getattr(fft, name)
+    x = np.random.default_rng(5).standard_normal((4, 6))
+    x = x if name == "rfft" else x.astype(np.complex128)
+    results = [np.zeros(function(x).shape, np.complex128) for _ in range(2)]
+    region = offload_args(x, *results, device=device)
+    with record(tmp_path / "r", contents="inputs"), region as (dx, *dresults):
+        dresults[0].copy_from(function(dx[::-1], norm="ortho"))
+        with region.capture() as g:
+            blas.scal(0.5, dx.reshape(24))
+            dresults[1].copy_from(function(dx))
+        for _ in range(3):
+            g.replay()
+    again = Replay(Device("host"), False, 1, None)
+    report = again.run(tmp_path / "r")
+    assert report.is_good and not report.skipped and not report.taken
+    for number, result in enumerate(results, 2):
+        assert again.arrays[f"argument {number}"].tobytes() == result.tobytes()
+    events = events_of(tmp_path / "r")
+    transforms = [event for event in events if "fft" in event]
+    assert [event["function"] for event in transforms] == [name, name]
+    transforms[0]["function"] = "os.abort"
+    failures = Replay(Device("host"), False, 1, None).run(tmp_path / "r", events).failures
+    assert len(failures) == 1 and "replay: fft has no function 'os.abort'" in failures[0]
 
 
 def test_an_array_is_hashed_again_if_it_was_written(device: str, tmp_path: Path) -> None:

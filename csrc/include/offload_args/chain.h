@@ -6,6 +6,7 @@
 #define OFFLOAD_ARGS_CHAIN_H
 
 #include "offload_args/core.h"
+#include "offload_args/shim.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,6 +42,12 @@ typedef struct oa_chain_use {
 int oa_chain_begin(oa_region *region, oa_chain **chain);
 /* Ends the capture. If this fails, the chain is released. Returns OA_ERROR_CAPTURE if a captured call had failed. */
 int oa_chain_end(oa_chain *chain);
+/* Ends a call of a device whose calls run on the CPU, as oa_submit does, but calls run(arguments) on this thread, after
+ * the earlier work of the call's stream. `run` returns 0, or another number if the call has failed. If the call is
+ * captured, the thread of each replay calls `run`, and a failure is the replay's. let_go(object), which may be NULL, is
+ * called once: before this function returns, or when the chain that captured the call is freed. */
+int oa_submit_here(oa_call *call, int (*run)(void *), void *arguments, size_t size, void *object,
+                   void (*let_go)(void *object));
 /* Runs the captured calls in the order of the region's stream. Returns OA_ERROR_STALE if the region has ended, or if an
  * array is no longer at the address that the calls use. */
 int oa_chain_replay(oa_chain *chain);
