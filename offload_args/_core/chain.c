@@ -40,13 +40,17 @@ static PyObject *recorded_of(const char *kind, const oa_chain *chain, PyObject *
 PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   oa_chain *chain = NULL;
   Region *region = (Region *)object;
-  if (atomic_load(&region->state) != OPEN) {
+  int status = OA_OK;
+  lock_lent(); /* leaving by an exception has to find each capture that has begun */
+  const int is_open = atomic_load(&region->state) == OPEN;
+  if (is_open) status = oa_chain_begin(region->region, &chain);
+  if (chain != NULL) region->capturing = chain;
+  unlock_lent();
+  if (!is_open) {
     PyErr_SetString(python.region_error, "offload_args.capture: the region is not open; enter it first");
     return NULL;
   }
-  const int status = oa_chain_begin(region->region, &chain);
   if (status != OA_OK) return fail(status);
-  region->capturing = chain;
   PyObject *capsule = PyCapsule_New(chain, capsule_name, free_chain);
   if (capsule == NULL) oa_chain_release(chain);
   if (capsule == NULL || OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return capsule;
@@ -58,9 +62,11 @@ PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
 }
 
 int drop_capture(Region *self) {
-  oa_chain *chain = self->capturing;
   int ended;
+  lock_lent();
+  oa_chain *chain = self->capturing;
   self->capturing = NULL;
+  unlock_lent();
   if (chain == NULL) return 0;
   Py_BEGIN_ALLOW_THREADS ended = oa_chain_end(chain) == OA_OK; /* fails for a chain whose capture has ended */
   if (ended) oa_chain_release(chain);

@@ -154,10 +154,12 @@ static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_option
   return tuple;
 }
 
+/* Takes the core's region and the pointers out of the object, which other threads may use meanwhile. */
 static PyObject *take_pointers(Region *self) {
   lock_lent();
   PyObject *pointers = self->pointers;
   self->pointers = NULL;
+  self->region = NULL;
   unlock_lent();
   return pointers;
 }
@@ -197,7 +199,6 @@ static int region_end(Region *self, int outcome, int *warnings) {
   unlist_open(self);
   Held *held = self->held;
   self->held = NULL;
-  self->region = NULL;
   PyObject *pointers = take_pointers(self);
   release_held(held, self->count);
   Py_XDECREF(pointers);
@@ -241,7 +242,6 @@ static void leave_later(Region *self) {
   if (kept == NULL) return;
   *kept = (Left){left, self->region, self->held, self->count};
   unlist_open(self);
-  self->region = NULL;
   self->held = NULL;
   atomic_store(&self->state, CLOSED);
   Py_XDECREF(take_pointers(self));

@@ -49,8 +49,9 @@ typedef struct Region {
   Py_ssize_t count; /* number of arguments */
   Held *held;       /* one for each argument, while the region is open */
   oa_region *region;
-  struct oa_chain *capturing; /* the last chain that captures, or captured, its calls; NULL: none. May have ended. */
-  long long tag;              /* for the trace; 0: not traced */
+  /* The last chain that captures, or captured, its calls; NULL: none. It may have ended. Under lock_lent. */
+  struct oa_chain *capturing;
+  long long tag; /* for the trace; 0: not traced */
   PyObject *weak_references;
   PyObject *weak; /* the weak reference that the list of open regions uses */
   /* The fields below are set while it is in that list, which has no region of call(). */
