@@ -287,8 +287,9 @@ def _near(library: Library, group: Group) -> list[str]:
     mine = words[_subject(function)]
     shares = {subject: len(mine & words[subject]) / max(1, len(mine | words[subject])) for subject in subjects}
     similar = sorted((key for key in subjects if shares[key] >= 1 / 3), key=lambda key: -shares[key])
-    page = next(functions for functions in headings(library).values() if function in functions)
-    beside = [key for key in subjects if others[key] in page] or subjects
+    pages = ({other.name for other in functions} for functions in headings(library).values())
+    page = next(names for names in pages if function.name in names)
+    beside = [key for key in subjects if others[key].name in page] or subjects
     return [others[key].name for key in similar[:_MOST_BY_WORDS] or beside[:_MOST_BESIDE]]
 
 
