@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 def setup(app: Sphinx) -> dict[str, Any]:
     app.config.nb_execution_mode = "force"
     app.config.nb_execution_raise_on_error = True
-    app.config.nb_execution_timeout = 120  # seconds, of a cell
+    app.config.nb_execution_timeout = 600  # seconds, of a cell, on a busy machine too
     app.config.nb_merge_streams = True
     app.config.nb_ipywidgets_js = {}  # no notebook has widgets
     app.add_css_file("notebooks.css")

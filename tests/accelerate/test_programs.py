@@ -457,7 +457,7 @@ def test_the_report_names_the_line_of_a_call_that_does_not() -> None:
     """NumPy frees Python's lock in matmul, so another thread can read the line during the call."""
     A = numbers((30, 30), "f8")
     with accelerate(testing.sim_device(delay_us=3000, index=1), margin=0) as on:
-        known, ends = False, time.monotonic() + 60  # the other thread may wait for a core as long as a call lasts
+        known, ends = False, time.monotonic() + 300  # the other thread may wait for a core as long as a call lasts
         while not known and time.monotonic() < ends:
             A @ (A + 1)
             known = any("test_programs.py:" in row.place for row in on.report.rows)

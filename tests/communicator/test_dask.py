@@ -39,20 +39,20 @@ def twice(chunk, unaligned=False):
 
 
 def main():
-    dask.config.set({"distributed.comm.timeouts.connect": "200s", "distributed.comm.timeouts.tcp": "200s"})
+    dask.config.set({"distributed.comm.timeouts.connect": "600s", "distributed.comm.timeouts.tcp": "600s"})
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        client.wait_for_workers(2, timeout=200)
+        client.wait_for_workers(2, timeout=600)
         x = np.random.default_rng(1).standard_normal((64, 8))
         for unaligned in (False, True):
             chunks = dask.array.from_array(x, chunks=(16, 8)).map_blocks(twice, unaligned, dtype=x.dtype)
-            assert np.array_equal(client.compute(chunks).result(timeout=200), 2 * x)
+            assert np.array_equal(client.compute(chunks).result(timeout=600), 2 * x)
         large = np.random.default_rng(2).standard_normal((50_000, 4))
         first, second = client.scheduler_info()["workers"]
         there = client.scatter(large, workers=[first])
         moved = client.submit(twice, there, workers=[second], pure=False)
         again = client.submit(twice, moved, workers=[first], pure=False)
-        assert np.array_equal(again.result(timeout=200), 4 * large)
+        assert np.array_equal(again.result(timeout=600), 4 * large)
     print("right")
 
 
@@ -66,7 +66,7 @@ def test_chunks_of_two_workers(tmp_path: Path) -> None:
     if python("import dask.array, distributed").returncode:
         pytest.skip("device unavailable: no distributed")
     (tmp_path / "program.py").write_text(PROGRAM)
-    assert output_of(sys.executable, "program.py", folder=tmp_path, timeout=280).splitlines()[-1] == "right"
+    assert output_of(sys.executable, "program.py", folder=tmp_path, timeout=900).splitlines()[-1] == "right"
 
 
 RANKS = """
@@ -82,19 +82,19 @@ from offload_args import Communicator
 def on_rank(name, rank, size):
     def exchange(data):
         Variable(f"{name} {rank}").set(data.hex())
-        return [bytes.fromhex(Variable(f"{name} {other}").get(timeout=200)) for other in range(size)]
+        return [bytes.fromhex(Variable(f"{name} {other}").get(timeout=600)) for other in range(size)]
 
     program = __import__(name)
     function = {"power_iteration": "largest_eigenvalue", "conjugate_gradients": "solve"}.get(name, "check")
-    with Communicator.join(rank, size, exchange, device="host", timeout=200) as communicator:
+    with Communicator.join(rank, size, exchange, device="host", timeout=600) as communicator:
         return getattr(program, function)(communicator)
 
 
 def main():
-    dask.config.set({"distributed.comm.timeouts.connect": "200s", "distributed.comm.timeouts.tcp": "200s"})
+    dask.config.set({"distributed.comm.timeouts.connect": "600s", "distributed.comm.timeouts.tcp": "600s"})
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        client.wait_for_workers(2, timeout=200)
+        client.wait_for_workers(2, timeout=600)
         workers = sorted(client.scheduler_info()["workers"])
         results = {}
         for name in ("power_iteration", "conjugate_gradients", "product", "cholesky"):
@@ -125,6 +125,6 @@ def test_the_programs_of_examples_many_on_two_workers(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(RANKS)
     examples = str(Path(__file__).parents[2] / "examples" / "many")
     ran = output_of(
-        sys.executable, "program.py", folder=tmp_path, timeout=280, PYTHONPATH=examples, OPENBLAS_NUM_THREADS="1"
+        sys.executable, "program.py", folder=tmp_path, timeout=900, PYTHONPATH=examples, OPENBLAS_NUM_THREADS="1"
     )
     assert ran.splitlines()[-1] == "right"

@@ -22,6 +22,13 @@ adapter._LIBRARIES["sim"] = LIBRARY  # as if sim were a GPU
 DEVICES = ["sim:0", "sim:1"]
 """
 
+# The time for NCCL to connect the ranks is over, though the ranks meet by sockets in time.
+OVER = f"""
+import time, types
+LATE = {LATE}
+adapter.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() + LATE)
+"""
+
 
 pytestmark = pytest.mark.later("rccl")  # these are the same calls with other names
 
@@ -154,16 +161,13 @@ second.close()
 
 
 def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int, tmp_path: Path) -> None:
-    code = f"""
-import time, types
-# The ranks meet by sockets in time, and the time for NCCL to connect them is over.
-adapter.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() + {LATE})
+    code = """
 try:
-    Communicator.from_environment(device="sim:0", timeout={LATE})
+    Communicator.from_environment(device="sim:0", timeout=LATE)
 except CommunicatorError as error:
     print(error.ranks, error)
 """  # the ranks of the double are threads of one process
-    begin = f"import os; os.environ.update({double!r})" + BEGIN + together(tmp_path, 2)
+    begin = f"import os; os.environ.update({double!r})" + BEGIN + OVER + together(tmp_path, 2)
     starts = launched(["-c", begin + code], 2, port)
     for rank, (status, out, errors) in enumerate(end(starts)):
         assert (status, errors) == (0, "")
@@ -177,7 +181,7 @@ except CommunicatorError as error:
 @pytest.mark.later
 def test_a_rank_that_makes_its_communicator_too_late(double: dict[str, str]) -> None:
     code = """
-import threading, time
+import threading
 library = adapter.library_of(Device("sim:0"))
 barrier, texts, make, abort, aborted = threading.Barrier(2), [b"", b""], library.comm_init_rank, library.comm_abort, []
 go_on = threading.Event()
@@ -193,7 +197,7 @@ def join(rank):
         barrier.wait()
         return texts
     try:
-        Communicator.join(rank, 2, exchange, device=DEVICES[rank], timeout=0.3)
+        Communicator.join(rank, 2, exchange, device=DEVICES[rank], timeout=LATE)
     except CommunicatorError as error:
         errors[rank] = error.ranks
 
@@ -208,7 +212,7 @@ while len(aborted) < 2:
     time.sleep(0.01)
 print(len(aborted))
 """
-    assert printed(BEGIN + code, **double) == "2\n"
+    assert printed(BEGIN + OVER + code, **double) == "2\n"
 
 
 @pytest.mark.later

@@ -10,7 +10,7 @@ from pathlib import Path
 SLOWNESS = float(os.environ.get("OFFLOAD_ARGS_TEST_SLOWNESS", "1"))  # of the machine or an emulated device
 
 
-def python(code: str, *options: str, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, *options: str, timeout: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter with these options and changes of the environment; its output is text."""
     return subprocess.run(
         [sys.executable, *options, "-c", code],
@@ -21,7 +21,7 @@ def python(code: str, *options: str, timeout: float = 300, **environment: str) -
     )
 
 
-def output_of(*command: object, folder: Path, timeout: float = 300, **environment: str) -> str:
+def output_of(*command: object, folder: Path, timeout: float = 900, **environment: str) -> str:
     """Run a program in a folder and return its output; it must succeed."""
     ran = subprocess.run(
         [str(argument) for argument in command],

@@ -46,7 +46,7 @@ def run(path: Path, *arguments: str, **environment: str) -> subprocess.Completed
         text=True,
         cwd=path.parent,
         env=clean | environment,
-        timeout=300,
+        timeout=900,
     )
 
 

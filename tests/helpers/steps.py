@@ -20,7 +20,7 @@ from offload_args import Device, DevicePtr, In, Kernel, Module, Out, blas, offlo
 from offload_args.errors import OffloadError
 from offload_args.graphs import Capture
 
-HUNG_S: Final = 60 * SLOWNESS
+HUNG_S: Final = 300 * SLOWNESS
 DELAY_US: Final = 3000  # of each operation of a simulated device, while steps run at the same time or are in flight
 
 

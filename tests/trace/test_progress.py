@@ -31,7 +31,7 @@ def seen():
 # Make copies up, one after the other, until the test has seen the expected line. On a busy machine a copy may be
 # missed.
 COPIES = """\
-for _ in range(100):
+for _ in range(1000):
     with offload_args(In(Big), device=device) as (dBig,):
         blas.asum(dBig)
     if seen():
@@ -40,7 +40,7 @@ for _ in range(100):
 SLOW = DEVICE + COPIES
 # The copy is on another thread, and the block ends during the copy.
 ELSEWHERE = """\
-for _ in range(100):
+for _ in range(1000):
     with offload_args(In(Big), device=device) as (dBig,):
         thread = threading.Thread(target=blas.asum, args=(dBig,), daemon=True)
         thread.start()
@@ -180,7 +180,7 @@ def work(part):
     with offload_args(In(part), device=device) as (d,):
         blas.asum(d)
 
-for _ in range(100):
+for _ in range(1000):
     threads = [threading.Thread(target=work, args=(part,)) for part in np.split(Big, 4)]
     [one.start() for one in threads]
     [one.join() for one in threads]
