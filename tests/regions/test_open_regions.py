@@ -133,11 +133,11 @@ def test_open_regions_has_those_of_all_threads_and_none_that_is_left(device: str
     def lend() -> None:
         with offload_args(ramp(8), device=device):
             entered.set()
-            leave.wait(60)
+            leave.wait(600)
 
     thread = threading.Thread(target=lend)
     thread.start()
-    entered.wait(60)
+    entered.wait(600)
     assert len(open_regions()) == 1 and "lend" not in repr(open_regions())
     leave.set()
     thread.join()
