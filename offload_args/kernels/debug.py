@@ -23,6 +23,7 @@ __all__ = ["OPTION", "has_bounds", "launch_with_record", "record_kernel"]
 OPTION: Final = "-DOA_DEBUG=1"
 _EXCEPTION: Final = -2  # stands in place of an argument's number
 _ASSERTION: Final = -3
+_ENDED: Final = -4
 _lost: Final[list[Any]] = []  # records that must never be freed
 
 # The same structure as oa::Record of kernel.h. The sizes of the arguments follow it.
@@ -93,6 +94,8 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
         raise BackendError(_thrown(checked.name, header))
     if header["found"] and header["argument"] == _ASSERTION:
         raise AssertionError(_asserted(checked.name, header))
+    if header["found"] and header["argument"] == _ENDED:
+        raise ExtentError(_ended(checked.name, header))
     if header["found"]:
         raise ExtentError(_text(checked, header))
 
@@ -100,6 +103,14 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
 def _asserted(name: str, header: Any) -> str:
     thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
     return f"{name}: thread {thread} of block {block}: the assert in line {int(header['index'])} does not hold"
+
+
+def _ended(name: str, header: Any) -> str:
+    thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
+    return (
+        f"{name}: thread {thread} of block {block} ended early: the step of a range is 0, or an index is outside of "
+        "its tuple: check it before"
+    )
 
 
 def _thrown(name: str, header: Any) -> str:

@@ -378,6 +378,12 @@ NO_UINT64, NO_INT64 = "-3 is not a uint64", f"{2**63} is not an int64"
         (np.int64, "x + (1 << 64)", "1 << 64: an integer of a kernel has 64 bits"),
         (np.int64, "x + HUGE", "HUGE: an integer of a kernel has 64 bits"),
         (np.int64, "x + -18446744073709551615", "-18446744073709551615: an integer of a kernel has 64 bits"),
+        *[
+            (np.uint64, text, "-1 is not a uint64: convert the other number, as np.int64")
+            for text in ("x if x > 3 else -1", "-1 if x > 3 else x", "x if x > 3 else (-1 if x > 1 else 3)")
+        ],
+        (np.int64, "x if x > 3 else 2**63", NO_INT64),
+        (np.int8, "2**63 if x > 3 else x", NO_INT64),
         (np.int64, "np.uint8(300)", r"np.uint8\(300\): uint8 has the numbers from 0 to 255"),
         (np.int64, "np.uint32(-1)", r"np.uint32\(-1\): uint32 has the numbers from 0 to 4294967295"),
     ],
@@ -388,6 +394,88 @@ def test_a_literal_that_its_type_lacks_is_refused_at_its_line(dtype: type, expre
     with pytest.raises(errors.KernelError, match=rf":4: lines: .*{message}"):
         function = function_of(source + f"        y[i] = {expression}\n", f"<{expression}>", names)
         offload(kernel(function, debug=False), np.ones(3, dtype), np.zeros(3), device="host")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "statements"),
+    [
+        (np.uint64, ["v = -1", "if x > 3:", "    v = x"]),
+        (np.uint64, ["v = x", "if x > 3:", "    v = -1"]),
+        (np.uint64, ["v = -1", "v += x"]),
+        (np.uint64, ["v = -1", "for k in range(3):", "    v += x"]),
+        (np.uint64, ["v, w = -1, 3", "if x > 3:", "    v, w = x, x"]),
+        (np.uint64, ["v = x - returned(x)"]),
+        (np.int64, ["v = 2**63", "if x > 3:", "    v = x"]),
+    ],
+    ids=str,
+)
+def test_a_variable_of_a_type_that_lacks_its_literal_is_refused(dtype: type, statements: list) -> None:
+    source = "def lines(a: In[T], y: Out[np.float64].by(Linear1D())):\n    for i in y.mine():\n        x = a[i]\n"
+    source += "".join(f"        {statement}\n" for statement in [*statements, "y[i] = v"])
+    names = {"In": In, "Out": Out, "T": dtype, "Linear1D": Linear1D, "np": np, "returned": returned}
+    with pytest.raises(errors.KernelError, match=rf":\d: lines: .*(-1|{2**63}) is not an? u?int64: convert"):
+        built = kernel(function_of(source, f"<{dtype.__name__}: {statements}>", names), debug=False)
+        offload(built, np.ones(3, dtype), np.zeros(3), device="host")
+
+
+@kernel.function
+def returned(x):
+    if x > 0.3:
+        return x
+    return -1
+
+
+@kernel
+def joined_numbers(
+    x: In[np.float32], k: In[np.int32], u: In[np.uint64], a: Out[np.float64].by(Linear1D()),
+    b: Out[np.int64].by(Linear1D()), c: Out[np.uint64].by(Linear1D()), d: Out[np.float64].by(Linear1D()),
+):  # fmt: skip
+    for i in a.mine():
+        a[i] = (x[i] if x[i] > 0.3 else (1 if x[i] < 0 else 0.1)) * 3 - returned(x[i]) * 0.7
+        b[i] = k[i] if x[i] > 0.3 else -1
+        c[i] = u[i] if x[i] > 0.3 else 2**63 + 1
+        d[i] = x[i] if x[i] > 0.3 else 2**63
+
+
+def test_joined_numbers_take_the_type_of_the_other_value(device: str) -> None:
+    x, k, u = np.float32([-1, 0, 0.7, 0.9]), np.arange(4, dtype=np.int32), np.full(4, 2**64 - 1, np.uint64)
+    a, b, c, d = np.zeros(4), np.zeros(4, np.int64), np.zeros(4, np.uint64), np.zeros(4)
+    offload(joined_numbers, x, k, u, a, b, c, d, device=device)
+    chosen = np.where(x > 0.3, x, np.where(x < 0, np.float32(1), np.float32(0.1)))
+    expected = chosen * 3 - np.where(x > 0.3, x, np.float32(-1)) * 0.7
+    assert expected.dtype == np.float32
+    np.testing.assert_array_equal(a, expected)
+    assert b.tolist() == [-1, -1, 2, 3]
+    assert c.tolist() == [2**63 + 1] * 2 + [2**64 - 1] * 2
+    np.testing.assert_array_equal(d, np.where(x > 0.3, x, np.float32(2**63)))
+
+
+@kernel
+def of_a_tuple(at: In[np.int64], y: Out[np.int64].by(Linear1D())):
+    for i in y.mine():
+        items = (5, 6, 7)
+        y[i] = items[at[i]]
+
+
+@kernel
+def by_steps(steps: In[np.int64], y: Out[np.int64].by(Linear1D())):
+    for i in y.mine():
+        count = 0
+        for _ in range(0, 5, steps[i]):
+            count += 1
+        y[i] = count
+
+
+@pytest.mark.parametrize(("steps", "wrong", "good"), [(of_a_tuple, 3, [6, 7, 6]), (by_steps, 0, [5, 3, 5])], ids=str)
+def test_a_thread_that_ends_early_is_an_error(device: str, steps, wrong: int, good: list[int]) -> None:
+    y = np.zeros(3, np.int64)
+    offload(steps, np.array([1, 2, 1]), y, device=device)
+    assert y.tolist() == good
+    if device in ("host", "sim:0"):  # where accesses are checked
+        with pytest.raises(
+            errors.ExtentError, match=r"thread \(2, 0, 0\) of block \(0, 0, 0\) ended early: the step of"
+        ):
+            offload(steps, np.array([1, 2, wrong]), y, device=device)
 
 
 def test_a_literal_that_an_array_lacks_is_not_stored(device: str) -> None:

@@ -5,10 +5,13 @@
 import inspect
 import math
 import random
+import sys
+import threading
 
 import numpy as np
 import pytest
 
+from helpers.written import function_of
 from offload_args import In, InOut, Out, errors, kernel, offload
 from offload_args.kernels import GridStride1D, Linear1D, Linear2D, Tiles, atomic_add, here, shared
 
@@ -272,7 +275,59 @@ def one_name(x: In[np.float32], y: Line):
         y[i] = a  # refused: a is .*float32.*: give it one type
 
 
+def stored_nothing(y: Line):
+    for i in y.mine():
+        y[i] = None  # refused: there is no setitem\(array of float32, int64, none\)
+
+
+def not_assigned(y: Line):
+    for i in y.mine():
+        y[i] = count  # noqa: F821 refused: count is read before a value is assigned to it: assign one before
+        count = i
+
+
+def from_the_end(x: In[np.float32], y: Line):
+    for i in y.mine():
+        y[i] = x[-1]  # refused: x\[-1\]: elements are counted from 0: x\[x.size - 1\] is the last one
+
+
+def step_of_zero(y: Line):
+    for i in y.mine():
+        for j in range(0, 3, 1 - 1):  # refused: range\(0, 3, 1 - 1\): the step of a range is not 0
+            y[i] += j
+
+
+def range_of_nothing(y: Line):
+    for i in y.mine():
+        for j in range():  # refused: range\(\): a range has one to three numbers
+            y[i] += j
+
+
+def range_of_a_float(x: In[np.float32], y: Line):
+    for i in y.mine():
+        for j in range(x[i]):  # refused: a range of float32: its numbers are whole: write int
+            y[i] += j
+
+
+def range_without_a_loop(y: Line):
+    for i in y.mine():
+        y[i] = range(3)  # refused: range\(3\): use it in a for loop
+
+
+def axis_in_a_variable(n: In[np.int32], y: Line):
+    for i in y.mine():
+        y[i] = here.index(i)  # refused: here.index\(i\): the axis is 0, 1 or 2, as a number
+
+
+def a_list_that_is_called(y: Line):
+    for i in y.mine():
+        y[i] = LIST(3)  # refused: \[3\] is not a function
+
+
+LIST = [3]
 REFUSED = [
+    stored_nothing, not_assigned, from_the_end, step_of_zero, range_of_nothing, range_of_a_float, range_without_a_loop,
+    axis_in_a_variable, a_list_that_is_called,
     neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
     written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
     caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,
@@ -295,6 +350,106 @@ def test_a_refusal_names_the_file_the_line_and_the_remedy(function) -> None:
         offload(built, *arrays, device="host")
     assert f"{__file__}:{first + number}: {function.__name__}: " in str(caught.value)
     assert isinstance(caught.value, TypeError)
+
+
+@kernel.function
+def positive(x):
+    if x > 0:
+        return x
+
+
+@kernel.function
+def nothing(x):
+    if x > 0:
+        return x
+    return
+
+
+@kernel.function
+def forever(x):
+    while True:
+        if x > 3:
+            return x
+        x += 1
+
+
+@kernel.function
+def one_of_two(x):
+    if x > 3:
+        return x
+    else:
+        return x + 1
+
+
+def calls_positive(y: Line):
+    for i in y.mine():
+        y[i] = positive(y[i])
+
+
+def calls_nothing(y: Line):
+    for i in y.mine():
+        y[i] = nothing(y[i])
+
+
+def calls_with_a_number(y: Line):
+    for i in y.mine():
+        y[i] = first_of(y[i])
+
+
+def calls_those_that_return(y: Line):
+    for i in y.mine():
+        y[i] = forever(y[i]) + one_of_two(y[i])
+
+
+def test_a_function_returns_a_value_on_each_path() -> None:
+    line = inspect.getsourcelines(positive.function)[1] + 2
+    with pytest.raises(errors.KernelError, match=rf"{__file__}:{line}: positive: positive may end without a value: "):
+        kernel(calls_positive)
+    with pytest.raises(errors.KernelError, match="nothing: return: a function of kernels returns a value: write it"):
+        kernel(calls_nothing)
+    y = np.array([1, 7], np.float32)
+    offload(kernel(calls_those_that_return), y, device="host")
+    assert y.tolist() == [6, 14]
+
+
+def test_an_error_in_a_function_names_the_line_of_the_function() -> None:
+    line = inspect.getsourcelines(first_of.function)[1] + 2
+    with pytest.raises(errors.KernelError, match=rf"{__file__}:{line}: first_of: there is no getitem\(float32"):
+        offload(kernel(calls_with_a_number), np.zeros(3, np.float32), device="host")
+
+
+@kernel.function
+def of_many(x):
+    return 2 * x + 1
+
+
+def test_threads_read_one_function_at_the_same_time() -> None:
+    source = "def made(y: Line):\n    for i in y.mine():\n        y[i] = of_many(y[i])\n"
+    begin, results = threading.Barrier(8), []
+
+    def read(number: int) -> None:
+        begin.wait()
+        try:
+            results.append(kernel(function_of(source, f"<of thread {number}>", {"Line": Line, "of_many": of_many})))
+        except errors.KernelError as error:
+            results.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            of_many._written = None
+            threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert [str(result) for result in results if isinstance(result, Exception)] == []
+    y = np.zeros(3, np.float32)
+    offload(results[0], y, device="host")
+    assert y.tolist() == [1, 1, 1]
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:

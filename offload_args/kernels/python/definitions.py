@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,6 +15,7 @@ from ..partitions import Partition
 __all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written"]
 
 FIRST_SHARED: Final = -16  #: the first shared array has this number in place of an argument's number, the next one -17
+_reading: Final = threading.RLock()  # one thread at a time reads functions
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 
 
@@ -26,17 +28,23 @@ class Function:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._written: Written | None = None
-        self.is_read = False  #: True while its source is read; a call of it in this time is a recursion
+        self._reader = 0  # the thread that reads its source
+
+    @property
+    def is_read(self) -> bool:
+        """Whether this thread reads its source; a call of it in this time is a recursion."""
+        return self._reader == threading.get_ident()
 
     @property
     def written(self) -> Written:
-        if self._written is None:
-            self.is_read = True
-            try:
-                self._written = self._read(self.function)
-            finally:
-                self.is_read = False
-        return self._written
+        with _reading:
+            if self._written is None:
+                self._reader = threading.get_ident()
+                try:
+                    self._written = self._read(self.function)
+                finally:
+                    self._reader = 0
+            return self._written
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function in Python."""

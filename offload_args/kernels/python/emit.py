@@ -9,6 +9,7 @@ for columns whose elements are side by side.
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from numba.core.registry import cpu_target
 
 from ...errors import KernelError, LibraryError
 from ..compilers import Target
-from . import rules, value_types
+from . import functions, rules, value_types
 from .definitions import Function, Written
 from .linker import link
 from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, all_of, less, number, smaller
@@ -131,12 +132,35 @@ def _inlined(function: Function, inlined: dict[int, Any]) -> Any:
     return inlined[id(function)]
 
 
+def _within(written: Written, file: str, line: int) -> Written | None:
+    """Return the kernel, or a user's function that it calls, that contains a line of a file."""
+    candidates = [
+        candidate
+        for candidate in _with_functions(written)
+        for name in (candidate.file, os.path.relpath(candidate.file), os.path.abspath(candidate.file))
+        if candidate.line <= line and file == name
+    ]
+    return max(candidates, key=lambda candidate: candidate.line, default=None)
+
+
+def _with_functions(written: Written) -> Iterator[Written]:
+    """Yield a kernel, and the users' functions that it calls."""
+    yield written
+    for function in written.functions.values():
+        if function.written.file != functions.__file__:
+            yield from _with_functions(function.written)
+
+
 def _said(error: errors.NumbaError, written: Written) -> KernelError:
     """Return numba's error as a KernelError in the words of this package."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error.args[0] if error.args else error))
-    line = getattr(getattr(error, "loc", None), "line", None)
-    if lines := re.findall(r'File "[^"]*", line (\d+)', text):
-        line = int(lines[-1])
+    source, line = written, None
+    places = re.findall(r'File "([^"]*)", line (\d+)', text)
+    if place := getattr(error, "loc", None):
+        places.insert(0, (place.filename, place.line))
+    for file, row in places:
+        within = _within(written, file, int(row))
+        source, line = (within, int(row)) if within else (source, line)
     head = next((row.strip() for row in text.splitlines() if row.strip() and "Failed in" not in row), "")
     if undefined := re.search(
         r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S
@@ -149,6 +173,8 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
         head = "a loop over a tuple of several types: give its items one type, as by np.float32(...)"
     if refused := re.search(r"oa__: (.*)", text):
         head = refused[1].strip()
+    if undefined_name := re.search(r"Variable '(\w+)(?:\.\d+)?' is not defined", text):
+        head = f"{undefined_name[1]} is read before a value is assigned to it: assign one before"
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
         first, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
         head = f"{unified[3].split('.')[0]} is {first} and {other}: give it one type, as by np.float32(...)"
@@ -157,8 +183,8 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     )
     if real:
         head = f"{real['value']} does not become {real['real']}: take .real, .imag or abs(...) of it"
-    head = re.sub(r"Array\(([\w]+), .*?\)", r"array of \1", head)
-    return KernelError(f"{written.file}:{line or written.line}: {written.name}: {head or text.strip()[:300]}")
+    head = re.sub(r"Array\((\w+), (?:[^()]|\([^()]*\))*\)", r"array of \1", head)
+    return KernelError(f"{source.file}:{line or source.line}: {source.name}: {head or text.strip()[:300]}")
 
 
 def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
@@ -269,7 +295,13 @@ class _Entry:
             arguments.append(array._getvalue())
         arguments += self.shared_arrays(here)
         function = context.declare_function(self.module, self.fndesc)
-        return context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
+        status = context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
+        if self.checked:
+            ended = builder.icmp_signed(">", status, ir.Constant(status.type, 0))
+            waits = builder.icmp_unsigned("==", status, ir.Constant(status.type, rules.WAITS))
+            with builder.if_then(builder.and_(ended, builder.not_(waits)), likely=False):
+                rules.report(builder, here["watch"], rules.ENDED, number(0), number(0))
+        return status
 
     def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
         """Return the block's arrays, which are in the kernel's memory or the launch's: here["own"], here["shared"]."""

@@ -10,7 +10,7 @@ import ast
 import copy
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import numpy as np
@@ -112,7 +112,7 @@ class Expressions(Names):
             weak = self.weakness(node.body, node.orelse)
             body, other = self.expression(node.body), self.expression(node.orelse)
             if weak in (_LEFT, _RIGHT):
-                body, other = (self.call(branch, "oa__weak", branch) if weak == flag else branch
+                body, other = (self.weakened(branch) if weak == flag else branch
                                for branch, flag in ((body, _LEFT), (other, _RIGHT)))  # fmt: skip
             return ast.copy_location(ast.IfExp(self.expression(node.test), body, other), node)
         if isinstance(node, _EXPRESSIONS):
@@ -257,7 +257,13 @@ class Expressions(Names):
                 return self.joined(target, spread)
         is_joined = isinstance(target, ast.Name) and target.id in self.weak.mixed and self.weak.of(value)
         read = self.expression(value)
-        return self.call(value, "oa__weak", read) if is_joined else read
+        return self.weakened(read) if is_joined else read
+
+    def weakened(self, node: ast.expr) -> ast.expr:
+        """Return a number that takes the type of the value with which it is joined. It is rewritten already."""
+        if isinstance(node, ast.IfExp):
+            return ast.copy_location(ast.IfExp(node.test, self.weakened(node.body), self.weakened(node.orelse)), node)
+        return self.call(node, "oa__weak", node)
 
     def name(self, node: ast.Name | ast.Attribute) -> ast.expr:
         if isinstance(node, ast.Name) and self.array_named(node.id) is not None:
@@ -382,6 +388,7 @@ class Expressions(Names):
 
     def element(self, node: ast.Subscript, array: Array) -> ast.expr:
         base, index = node.value, node.slice
+        self.check_index(node)
         if array.direction is Out:
             self.refuse(node, f"{ast.unparse(node)} is read", f"{array.name} is Out: keep the value in a variable, or "
                         "declare InOut")  # fmt: skip
@@ -390,6 +397,15 @@ class Expressions(Names):
         else:
             self.note_rank(node, array.name, self.rank_of(index))
         return ast.copy_location(ast.Subscript(base, self.expression(index), node.ctx), node)
+
+    def check_index(self, node: ast.Subscript) -> None:
+        """Refuse an index that is written as a negative number."""
+        for item in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+            literal = self.literal(item)
+            if literal is not None and literal < 0:
+                array = ast.unparse(node.value)
+                self.refuse(node, ast.unparse(node), f"elements are counted from 0: {array}[{array}.size - 1] is the "
+                            "last one of a line")  # fmt: skip
 
     def rank_of(self, index: ast.expr) -> int:
         if isinstance(index, ast.Tuple):
@@ -461,11 +477,9 @@ class Expressions(Names):
                         "@kernel.function begins")  # fmt: skip
         if function is len and len(node.args) == 1 and self.array_named(getattr(node.args[0], "id", "")) is not None:
             return self.call(node, "oa__size", node.args[0])
-        try:
-            known = function in _ATOMICS
-        except TypeError:
-            known = False
-        if known:
+        if not isinstance(function, Hashable):
+            self.refuse(node, ast.unparse(node), f"{shown(function):.60} is not a function")
+        if function in _ATOMICS:
             return self.atomic(node, function)
         if function is words.barrier:
             self.refuse(node, ast.unparse(node), "barrier() is a statement of its own, and has no value")
@@ -478,25 +492,22 @@ class Expressions(Names):
             return self.least(node, function.__name__)
         weak = self.weakness(*node.args) if len(node.args) == 2 else 0
         arguments = [self.expression(argument) for argument in node.args]
-        try:
-            if function in words.WORDS:
-                return self.word(node, words.WORDS[function], arguments)
-            if function in _BUILTINS:
-                if function is range and not self.is_iterated:
-                    self.refuse(node, ast.unparse(node), "use it in a for loop: for i in range(n)")
-                name = function.__name__
-                if name in self.locals:
-                    self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
-                called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
-                return ast.copy_location(ast.Call(called, arguments, []), node)
-            if function in CALLS:
-                if weak in (_LEFT, _RIGHT):
-                    at, other = (0, 1) if weak == _LEFT else (1, 0)
-                    whole = not isinstance(CALLS[function], str)
-                    arguments[at] = self.like(arguments[at], arguments[other], whole)
-                return self.call(node, self.function_name(CALLS[function]), *arguments)
-        except TypeError:
-            pass  # the value is not hashable
+        if function in words.WORDS:
+            return self.word(node, words.WORDS[function], arguments)
+        if function in _BUILTINS:
+            if function is range:
+                arguments = self.of_range(node, arguments)
+            name = function.__name__
+            if name in self.locals:
+                self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
+            called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+            return ast.copy_location(ast.Call(called, arguments, []), node)
+        if function in CALLS:
+            if weak in (_LEFT, _RIGHT):
+                at, other = (0, 1) if weak == _LEFT else (1, 0)
+                whole = not isinstance(CALLS[function], str)
+                arguments[at] = self.like(arguments[at], arguments[other], whole)
+            return self.call(node, self.function_name(CALLS[function]), *arguments)
         if isinstance(function, type) and issubclass(function, np.generic):
             if np.dtype(function).kind not in "biufc" or np.dtype(function).itemsize > 16 or function is np.float16:
                 self.refuse(
@@ -514,6 +525,18 @@ class Expressions(Names):
             self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
+
+    def of_range(self, node: ast.Call, arguments: list[ast.expr]) -> list[ast.expr]:
+        """Return the arguments of a range, which have to be whole numbers. They are rewritten already."""
+        construct = ast.unparse(node)
+        if not self.is_iterated:
+            self.refuse(node, construct, "use it in a for loop: for i in range(n)")
+        if not 1 <= len(arguments) <= 3:
+            self.refuse(node, construct, "a range has one to three numbers: its start, its end and its step")
+        if len(arguments) == 3 and self.literal(node.args[2]) == 0:
+            self.refuse(node, construct, "the step of a range is not 0")
+        return [argument if isinstance(argument, ast.Constant) and type(argument.value) is int
+                else self.call(argument, "oa__count", argument) for argument in arguments]  # fmt: skip
 
     def like(self, number: ast.expr, other: ast.expr, whole: bool) -> ast.expr:
         """Return a weak number in the type that combines it with another argument. Both are rewritten already.

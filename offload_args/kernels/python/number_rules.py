@@ -15,14 +15,15 @@ from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from . import elementary
-from .value_types import WEAK, WeakType, combined, types
+from .value_types import WeakType, combined, lacks, range_error, types, weak_type
 
 
 @intrinsic(prefer_literal=True)
 def oa__weak(typing: Any, value: Any) -> Any:
     """Return a number that takes the type of the value with which it is joined."""
     native = types.unliteral(value)
-    kind = WEAK.get(native, native)
+    literal = value.literal_value if isinstance(value, types.IntegerLiteral) else 0
+    kind = weak_type(native, literal, literal)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.cast(builder, args[0], sig.args[0], native)
@@ -50,20 +51,21 @@ def shown(operand: Any) -> str:
 def check_range(construct: str, value: Any, other: Any) -> None:
     """Refuse a weak literal that is not in the range in which it is combined with another integer."""
     strong = native_of(other)
-    if not isinstance(value, types.IntegerLiteral) or not isinstance(strong, types.Integer):
-        return
-    literal = value.literal_value
-    if literal >= 2**63 if strong.signed else literal < 0 and strong == types.uint64:
-        kind, remedy = ("an int64", "uint64") if strong.signed else ("a uint64", "int64")
-        raise errors.TypingError(
-            f"oa__: {construct}: {literal} is not {kind}: convert the other number, as np.{remedy}(x)"
-        )
+    literals = [value.literal_value] if isinstance(value, types.IntegerLiteral) else []
+    if isinstance(value, WeakType) and not isinstance(other, WeakType):
+        literals = [value.least, value.most]
+    for literal in literals if isinstance(strong, types.Integer) else []:
+        if lacks(strong, literal):
+            raise range_error(f"{construct}: ", literal, strong)
 
 
 def check_ranges(construct: str, a: Any, b: Any, weak: Any) -> None:
     """Refuse a weak literal among two operands that is not in the range in which they are combined."""
-    if isinstance(weak, types.IntegerLiteral) and weak.literal_value in (1, 2):
-        check_range(construct, *((a, b) if weak.literal_value == 1 else (b, a)))
+    flags = weak.literal_value if isinstance(weak, types.IntegerLiteral) else 0
+    if flags == 1 or isinstance(a, WeakType):
+        check_range(construct, a, b)
+    if flags == 2 or isinstance(b, WeakType):
+        check_range(construct, b, a)
 
 
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
@@ -234,6 +236,15 @@ def oa__floating(typing: Any, value: Any) -> Any:
     native = types.unliteral(getattr(value, "native", value))
     if isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(f"oa__: {native} to a negative power: write 1 / x, or np.float64(x) ** -1")
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
+@intrinsic(prefer_literal=True)
+def oa__count(typing: Any, value: Any) -> Any:
+    """Return a number of a range unchanged. Refuse numbers that are not whole, as Python does."""
+    native = native_of(value)
+    if not isinstance(native, (types.Integer, types.Boolean)):
+        raise errors.TypingError(f"oa__: a range of {native}: its numbers are whole: write int(...)")
     return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
 
 

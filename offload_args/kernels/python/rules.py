@@ -55,6 +55,16 @@ class SetElement(AbstractTemplate):
         return None
 
 
+ASSERTION, ENDED = -3, -4  #: they stand in a record in place of an argument's number, as in debug.py
+
+
+def report(builder: Any, watch: Any, argument: int, index: Any, size: Any) -> Any:
+    """Note the first fault of a launch; return the address of spare memory."""
+    kind = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
+    function = cgutils.get_or_insert_function(builder.module, kind, "oa_report")
+    return builder.call(function, [watch, number(argument), index, size])
+
+
 def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any, checks: bool) -> Any:
     """Return the address of an element, or of spare memory if the index is checked and out of bounds."""
     if isinstance(index.type, ir.ArrayType):
@@ -78,9 +88,7 @@ def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any
         return place
     instead = cgutils.alloca_once_value(builder, place)
     with builder.if_then(builder.not_(inside), likely=False):
-        kind_of = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
-        report = cgutils.get_or_insert_function(builder.module, kind_of, "oa_report")
-        other = builder.call(report, [array.watch, number(kind.number), position, size])
+        other = report(builder, array.watch, kind.number, position, size)
         builder.store(builder.bitcast(other, place.type), instead)
     return builder.load(instead)
 
@@ -228,9 +236,7 @@ def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
             builder.icmp_unsigned("!=", thread.watch, ir.Constant(thread.watch.type, None)),
         )
         with builder.if_then(failed, likely=False):
-            kind_of = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
-            report = cgutils.get_or_insert_function(builder.module, kind_of, "oa_report")
-            builder.call(report, [thread.watch, number(-3), number(line.literal_value), number(0)])
+            report(builder, thread.watch, ASSERTION, number(line.literal_value), number(0))
         return context.get_dummy_value()
 
     return types.none(here, test, line), make

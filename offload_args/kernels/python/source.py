@@ -121,6 +121,7 @@ def read_function(function: Callable[..., Any]) -> Written:
     tree_of(function)
     reader = _Reader(function)  # type: ignore[arg-type]
     reader.find_aliases()
+    reader.check_results()
     return reader.finish()
 
 

@@ -17,6 +17,16 @@ __all__ = ["Statements"]
 class Statements(Expressions):
     """Checks and rewrites statements."""
 
+    def check_results(self) -> None:
+        """Refuse a function of kernels that does not return a value on each of its paths."""
+        returns = [node for node in ast.walk(self.original) if isinstance(node, ast.Return)]
+        empty = next((node for node in returns if node.value is None), None)
+        if empty is not None:
+            self.refuse(empty, "return", "a function of kernels returns a value: write it here")
+        if not _always_returns(self.original.body):
+            construct = f"{self.written.name} may end without a value"
+            self.refuse(self.original.body[-1], construct, "a function of kernels returns a value: end it with return")
+
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         statements = [rewritten for statement in body for rewritten in self.statement(statement)]
         return statements or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
@@ -78,7 +88,10 @@ class Statements(Expressions):
                                 "continue, or if")  # fmt: skip
                 if self.written.declared and node.value is not None:
                     self.refuse(node, ast.unparse(node), "a kernel returns nothing: it writes to arrays that are Out")
-                node.value = self.expression(node.value) if node.value is not None else None
+                if node.value is not None:
+                    is_joined = self.weak.has_mixed_results and self.weak.of(node.value)
+                    value = self.expression(node.value)
+                    node.value = self.weakened(value) if is_joined else value
             case ast.Assert():
                 made_test = self.expression(node.test)
                 line = ast.Constant(node.lineno)
@@ -230,3 +243,15 @@ class Statements(Expressions):
         self.written.has_barriers = True
         statement = ast.Expr(self.call(node, "oa__barrier", self.here(called)))
         return ast.fix_missing_locations(ast.copy_location(statement, node))
+
+
+def _always_returns(body: Sequence[ast.stmt]) -> bool:
+    """Return whether each path through statements ends with return."""
+    match body[-1]:
+        case ast.Return():
+            return True
+        case ast.If(body=then, orelse=otherwise):
+            return bool(otherwise) and _always_returns(then) and _always_returns(otherwise)
+        case ast.While(test=ast.Constant(value=True), body=repeated):
+            return not any(isinstance(node, ast.Break) for statement in repeated for node in ast.walk(statement))
+    return False

@@ -7,11 +7,12 @@ thread, which a target's entry fills in.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import cgutils
+from numba.core import cgutils, errors
 from numba.core import types as numba_types
 from numba.core.datamodel import models, register_default
 from numba.core.imputils import RefType, iternext_impl, lower_builtin, lower_cast
@@ -179,15 +180,22 @@ class OneIteratorModel(models.StructModel):
 
 
 class WeakType(types.Type):
-    """A number that takes the type of the value with which a variable or conditional expression joins it."""
+    """A number that takes the type of the value with which a variable or conditional expression joins it.
 
-    def __init__(self, native: Any) -> None:
-        self.native = native
-        super().__init__(f"Weak({native})")
+    least, most: the least and the greatest of the whole numbers that are written there, or 0.
+    """
+
+    def __init__(self, native: Any, least: int, most: int) -> None:
+        self.native, self.least, self.most = native, least, most
+        super().__init__(f"Weak({native}, {least}, {most})")
 
     def unify(self, typing: Any, other: Any) -> Any:
         if isinstance(other, WeakType):
-            return WEAK.get(typing.unify_pairs(self.native, other.native))
+            native = typing.unify_pairs(self.native, other.native)
+            return weak_type(native, min(self.least, other.least), max(self.most, other.most))
+        if isinstance(other, types.Integer) and self.native in types.integer_domain:
+            for literal in (self.least, self.most):
+                check_joined(literal, types.unliteral(other))
         if isinstance(other, types.Boolean) or (isinstance(other, types.Integer) and other.bitwidth < 64):
             return self.native
         if isinstance(other, types.Number):
@@ -195,7 +203,30 @@ class WeakType(types.Type):
         return None
 
 
-WEAK: Final = {native: WeakType(native) for native in (types.int64, types.float64, types.complex128)}
+@cache
+def weak_type(native: Any, least: int = 0, most: int = 0) -> Any:
+    """Return the type of a weak number, or the type itself if such numbers are not weak."""
+    is_weak = native in (types.int64, types.uint64, types.float64, types.complex128)
+    return WeakType(native, min(least, 0), most if most >= 2**63 else 0) if is_weak else native
+
+
+def lacks(kind: Any, literal: int) -> bool:
+    """Return whether a whole number is not in the range in which it is combined with a type of integers."""
+    return bool(literal >= 2**63 if kind.signed else literal < 0 and kind == types.uint64)
+
+
+def range_error(construct: str, literal: int, kind: Any) -> errors.TypingError:
+    """Return the error of a whole number that is not in the range of a type."""
+    lacking, remedy = ("an int64", "uint64") if kind.signed else ("a uint64", "int64")
+    return errors.TypingError(
+        f"oa__: {construct}{literal} is not {lacking}: convert the other number, as np.{remedy}(x)"
+    )
+
+
+def check_joined(literal: int, kind: Any) -> None:
+    """Refuse a whole number that a variable or conditional expression joins with a type that does not have it."""
+    if lacks(kind, literal):
+        raise range_error("", literal, kind)
 
 
 @register_default(WeakType)

@@ -49,6 +49,8 @@ class Weakness:
             known = dict(self.forms)
             for name, value in assigned:
                 self.forms[name] = _both(self.forms[name], value is None or self.form(value))
+        results = [self.form(node.value) for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
+        self.has_mixed_results = True in results and False in results  #: whether some of the returned numbers are weak
         forms = [(name, value is None or self.form(value)) for name, value in assigned]
         self.mixed = {name for name, form in forms if form is True} & {name for name, form in forms if form is False}
 
