@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import overload
 
 import pytest
 
@@ -50,6 +51,16 @@ def open_or_skip(name: str) -> str:
     if backend == "sim":
         testing.sim_device(index=int(index))
     return name
+
+
+@overload
+def copied(name: str, count: int, /) -> int: ...
+@overload
+def copied(name: str, /, *counts: int) -> tuple[int, ...]: ...
+def copied(name: str, /, *counts: int) -> int | tuple[int, ...]:
+    """Return numbers of copies or bytes, all of them 0 for a device that uses arrays in the host's memory."""
+    expected = tuple(0 if Device(name).coherent else count for count in counts)
+    return expected if len(expected) > 1 else expected[0]
 
 
 def has_symbol(library: str, symbol: str) -> bool:

@@ -94,6 +94,7 @@ def test_call_replaces_arrays_wherever_they_stand_and_hands_on_the_rest(device: 
     assert call(shapes, device=device) == {}
 
 
+@pytest.mark.copies
 def test_small_arguments_of_a_call_need_no_device_memory(device: str) -> None:
     B, c = ramp(7, 6), np.full((5, 2), np.nan, np.float32)
     A, x, y = B[1:6, 1:4], ramp(3), c[:, 1]  # rows with gaps; elements with gaps

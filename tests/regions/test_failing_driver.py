@@ -66,6 +66,7 @@ def large_arrays(A: Array, x: Array, y: Array) -> None:
 PROGRAMS = (two_regions_and_a_mixed_call, temporary_regions_in_a_row, updates_and_reads_between_calls, large_arrays)
 
 
+@pytest.mark.copies
 @pytest.mark.later("large_arrays", "temporary_regions_in_a_row")
 @pytest.mark.promise("T01")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -43,6 +43,7 @@ def test_results_of_a_generator_that_is_not_run_to_its_end_come_down(end: str, d
     assert x.flags.writeable
 
 
+@pytest.mark.copies
 def test_a_generator_inside_another_region_hands_its_results_to_that_one(device: str) -> None:
     x = ramp(8)
     with offload_args(x, device=device) as (dx,):

@@ -25,6 +25,7 @@ from offload_args.errors import (
 )
 
 
+@pytest.mark.copies
 def test_open_and_close_are_the_two_ends_of_a_with_block(device: str) -> None:
     A, x, y = ramp(3, 4), ramp(4), np.zeros(3, np.float32)
     region = offload_args(A, x, Out(y), device=device)

@@ -27,6 +27,7 @@ def line() -> int:
     return sys._getframe(1).f_lineno
 
 
+@pytest.mark.copies
 def test_the_cell_that_opens_a_region_may_run_again_and_says_that_the_first_one_is_open(device: str) -> None:
     x = ramp(8)
     kept = offload_args(x, device=device)  # a notebook keeps it in Out[n]

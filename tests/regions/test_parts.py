@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
+from helpers.devices import copied
 from helpers.interrupts import at_every_place
 from helpers.processes import python
 from helpers.reference import in_triangle
@@ -80,7 +81,7 @@ def test_rows_in_any_order_and_again_come_down_from_a_matrix_by_columns(device: 
                 assert blas.asum(dC[number.choice(rows[: value + 1])]) >= 0
     np.testing.assert_array_equal(C, expected)
     written = len(set(rows)) * C.shape[1] * C.itemsize
-    assert moved.bytes_up == 0 and written <= moved.bytes_down <= written * 9 // 8
+    assert moved.bytes_up == 0 and copied(device, written) <= moved.bytes_down <= copied(device, written * 9 // 8)
 
 
 def test_only_the_written_part_comes_down(device: str) -> None:
@@ -88,7 +89,7 @@ def test_only_the_written_part_comes_down(device: str) -> None:
     with pytest.warns(UnwrittenWarning), testing.counting(Device(device)) as moved:
         with offload_args(Out(x), device=device) as (dx,):
             dx[1].fill(0)
-    assert (moved.bytes_up, moved.bytes_down) == (0, 32)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, 0, 32)
 
 
 UPDATES: dict[str, Callable[[DevicePtr, DevicePtr, str], None]] = {
@@ -113,7 +114,7 @@ def test_one_triangle_comes_down_and_the_other_keeps_the_hosts_bytes(
         with offload_args(In(A), Out(C), device=device) as (dA, dC):
             UPDATES[name](dA, dC, uplo)
     np.testing.assert_array_equal(C, expected)
-    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes, 15 * C.itemsize)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, A.nbytes, 15 * C.itemsize)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -130,9 +131,10 @@ def test_a_large_triangle_comes_down_in_few_copies(device: str, n: int, uplo: st
     np.testing.assert_array_equal(C, expected)
     written = n * (n + 1) // 2 * 4
     if on.backend == "host":
-        assert (moved.bytes_down, moved.copies_down) == (written, n)
+        assert (moved.bytes_down, moved.copies_down) == copied(device, written, n)
     else:
-        assert written <= moved.bytes_down <= written * 9 // 8 and moved.copies_down <= 45
+        assert copied(device, written) <= moved.bytes_down <= copied(device, written * 9 // 8)
+        assert moved.copies_down <= 45
 
 
 def test_without_pinned_memory_no_more_than_a_triangle_arrives(device: str) -> None:
@@ -181,7 +183,7 @@ def test_both_triangles_are_the_whole(device: str) -> None:
             blas.syrk(1.0, dA, 0.0, dC, uplo=uplo)
         blas.gemm(1.0, dA, dA.T, 1.0, dC)
     np.testing.assert_array_equal(C, 2 * A @ A.T)
-    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes, C.nbytes)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, A.nbytes, C.nbytes)
 
 
 def test_triangles_on_the_diagonal_and_blocks_below_are_one_triangle(device: str) -> None:
@@ -192,7 +194,7 @@ def test_triangles_on_the_diagonal_and_blocks_below_are_one_triangle(device: str
                 blas.syrk(1.0, dA[i : i + 2], 0.0, dC[i : i + 2, i : i + 2], uplo="L")
                 blas.gemm(1.0, dA[i : i + 2], dA[:i].T, 0.0, dC[i : i + 2, :i])
     np.testing.assert_array_equal(C, np.tril(A @ A.T))
-    assert moved.bytes_down == 21 * 4
+    assert moved.bytes_down == copied(device, 21 * 4)
 
 
 def test_products_fill_a_stack(device: str) -> None:
@@ -327,6 +329,7 @@ def test_a_part_of_a_region_that_fails_leaves_the_array_undefined(device: str) -
     np.testing.assert_array_equal(x, np.array([5, 5, 6])[:, None] * np.ones(4))
 
 
+@pytest.mark.copies
 def test_no_backend_call_that_fails_spoils_a_part() -> None:
     sim = testing.sim_device()
     failed = 0
@@ -356,6 +359,7 @@ def test_no_backend_call_that_fails_spoils_a_part() -> None:
     assert 3 < failed < 39
 
 
+@pytest.mark.copies
 @pytest.mark.parametrize("n", [4, 24])
 def test_no_backend_call_that_fails_spoils_a_triangle(n: int) -> None:
     sim = testing.sim_device()
@@ -454,7 +458,7 @@ def test_a_region_that_ends_while_another_holds_the_array_hands_the_parts_on(dev
     assert blas.asum(dother[0]) == 4
     with testing.counting(Device(device)) as moved:
         assert blas.asum(dother[1]) == ramp(3, 4)[1].sum()
-    assert moved.bytes_up == 32
+    assert moved.bytes_up == copied(device, 32)
     other.close()
     np.testing.assert_array_equal(x[0], np.ones(4))
     np.testing.assert_array_equal(x[1:], ramp(3, 4)[1:])
@@ -535,6 +539,7 @@ def test_the_host_may_not_touch_an_array_of_which_a_part_was_written(device: str
     assert (x[: 1 << 15] == 2).all() and (x[1 << 15 :] == 1).all()
 
 
+@pytest.mark.copies
 def test_a_forked_child_leaves_the_parts_of_its_parent_alone(device: str) -> None:
     x = ramp(2, 4)
     with offload_args(Out(x), device=device) as (dx,):
@@ -560,12 +565,12 @@ def test_a_plain_array_overwritten_by_parts_never_goes_up(device: str, parts: st
             dC[part].fill(value)
             expected[part] = value
     np.testing.assert_array_equal(C, expected)
-    assert (moved.bytes_up, moved.bytes_down) == (0, C.nbytes)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, 0, C.nbytes)
     expected[PARTS[parts][-1]] = 7
     with testing.counting(Device(device)) as moved, offload_args(C, device=device) as (dC,):
         dC[PARTS[parts][-1]].fill(7)
     np.testing.assert_array_equal(C, expected)
-    assert (moved.bytes_up, moved.bytes_down) == (0, C[PARTS[parts][-1]].nbytes)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, 0, C[PARTS[parts][-1]].nbytes)
 
 
 def test_products_fill_tiles_of_a_plain_array(device: str) -> None:
@@ -577,7 +582,7 @@ def test_products_fill_tiles_of_a_plain_array(device: str) -> None:
         blas.gemm(1.0, dA[:3], dB[:, :4], 1.0, dC[:3, :4])  # reads blocks that calls wrote
     expected[:3, :4] *= 2
     np.testing.assert_array_equal(C, expected)
-    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes + B.nbytes, C.nbytes // 2)
+    assert (moved.bytes_up, moved.bytes_down) == copied(device, A.nbytes + B.nbytes, C.nbytes // 2)
 
 
 READERS: dict[str, Callable[[DevicePtr], object]] = {
@@ -599,7 +604,7 @@ def test_what_was_not_written_goes_up_before_it_is_read(device: str, reader: str
         dx[0, 1:3].fill(8)
         with testing.counting(Device(device)) as moved:
             READERS[reader](dx)
-        assert moved.bytes_up == 24
+        assert moved.bytes_up == copied(device, 24)
         np.testing.assert_array_equal(dx.to_host(), expected)
     np.testing.assert_array_equal(x, expected)
 
@@ -613,7 +618,7 @@ def test_large_parts_keep_what_calls_wrote_as_the_rest_goes_up(device: str, guar
         dx[::3].fill(3)
         with testing.counting(Device(device)) as moved:
             blas.scal(2.0, dx.reshape(1 << 18))
-        assert moved.bytes_up == x.nbytes - 171 * 2048
+        assert moved.bytes_up == (x.nbytes - 171 * 2048 if guard else copied(device, x.nbytes - 171 * 2048))
         if guard:
             with pytest.raises(GuardError):
                 x.sum()
@@ -632,8 +637,8 @@ def test_many_short_parts_of_a_plain_array_go_up_first(device: str) -> None:
         blas.copy(dy[:1000], dx[1:2000:2])
         assert moved.bytes_up == 0
         blas.copy(dy, dx[::2][:1100])
-        assert moved.bytes_up == x.nbytes - 4000
-    assert x.sum() == 2100 and moved.bytes_down == x.nbytes
+        assert moved.bytes_up == copied(device, x.nbytes - 4000)
+    assert x.sum() == 2100 and moved.bytes_down == copied(device, x.nbytes)
 
 
 def test_update_moves_written_parts_of_a_plain_array(device: str) -> None:
@@ -645,7 +650,7 @@ def test_update_moves_written_parts_of_a_plain_array(device: str) -> None:
         with testing.counting(Device(device)) as moved:
             update(x)
         np.testing.assert_array_equal(x, expected)
-        assert (moved.bytes_up, moved.bytes_down) == (0, 24)
+        assert (moved.bytes_up, moved.bytes_down) == copied(device, 0, 24)
         dx[0].fill(4)
         with update(x[0]):
             assert x[0].tolist() == [4] * 4
@@ -662,7 +667,7 @@ def test_an_update_of_a_clean_array_sends_all_of_it_at_its_next_use(device: str)
         dx[1].fill(2)
         with testing.counting(Device(device)) as moved, update(x):
             x[:] = 3
-        assert (moved.bytes_up, moved.bytes_down) == (0, 16)
+        assert (moved.bytes_up, moved.bytes_down) == copied(device, 0, 16)
         dx[0].fill(4)
         assert blas.asum(dx.reshape(12)) == 4 * 4 + 8 * 3
     np.testing.assert_array_equal(x, np.array([4, 3, 3])[:, None] * np.ones(4))
@@ -707,6 +712,7 @@ def test_threads_fill_parts_of_a_plain_array(device: str) -> None:
     np.testing.assert_array_equal(x[1::2], 2 * ramp(16, 64)[1::2])
 
 
+@pytest.mark.copies
 @pytest.mark.promise("T32")
 def test_no_backend_call_that_fails_spoils_a_plain_array() -> None:
     sim = testing.sim_device()

@@ -197,6 +197,7 @@ def test_a_program_agrees_with_the_documents_that(
             break
 
 
+@pytest.mark.copies
 @pytest.mark.later
 def test_a_program_is_not_told_of_the_pinned_memory_that_the_one_before_it_lacked() -> None:
     code = """

@@ -138,6 +138,7 @@ def test_views_scratch_and_arrays_that_overlap(device: str) -> None:
     assert np.array_equal(a, whole) and np.array_equal(out, whole[:, 1] + whole[:, 2])
 
 
+@pytest.mark.copies
 def test_arrays_of_an_outer_region(device: str) -> None:
     a, x, y = numbers(4, 3), numbers(3), np.zeros(4)
     with offload_args(a, device=device) as (da,):
@@ -347,6 +348,7 @@ def test_contents_from_the_device(device: str) -> None:
     assert np.array_equal(z, 2 * numbers(6, seed=1))
 
 
+@pytest.mark.copies
 def test_contents_that_are_also_written(device: str) -> None:
     x, y, z = numbers(6), numbers(6, seed=1), numbers(6, seed=2)
     region = offload_args(x, y, z, device=device)

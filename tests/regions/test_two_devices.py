@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from helpers.devices import open_or_skip
+from helpers.devices import copied, open_or_skip
 from offload_args import Device, In, Out, blas, offload_args, testing, update
 from offload_args.errors import DirectionError, DTypeError, PresentError, WrongDeviceError
 
@@ -106,6 +106,7 @@ def test_after_an_update_that_raises_every_device_has_what_the_host_has(devices:
     assert x[:10].tolist() == [9.0] * 4 + [5.0] * 4 + [2.0] * 2 and out.tolist() == [1.0] * 6
 
 
+@pytest.mark.copies
 @pytest.mark.promise("T53")
 def test_calls_within_an_update_read_what_the_host_wrote_so_far(devices: tuple[str, str]) -> None:
     x, out = np.ones(1 << 15), np.zeros(6)
@@ -121,6 +122,7 @@ def test_calls_within_an_update_read_what_the_host_wrote_so_far(devices: tuple[s
         np.testing.assert_array_equal(dout.to_host(), out)
 
 
+@pytest.mark.copies
 @pytest.mark.promise("T53")
 def test_updates_that_overlap_reach_every_device_in_any_order_of_their_ends(devices: tuple[str, str]) -> None:
     x = np.ones(64)
@@ -146,7 +148,7 @@ def test_a_part_that_the_host_writes_is_all_that_goes_up(devices: tuple[str, str
             with update(x[10:20]) as part:
                 part[:] = 2.0
             assert blas.asum(first) == blas.asum(second) == 1010.0
-        assert (first_moved.bytes_up, second_moved.bytes_up) == (80, 80)
+        assert (first_moved.bytes_up, second_moved.bytes_up) == (copied(devices[0], 80), copied(devices[1], 80))
 
 
 @pytest.mark.promise("T53")

@@ -102,6 +102,7 @@ def test_assign_converts_nothing_but_python_numbers(device: str) -> None:
     np.testing.assert_array_equal(x, ramp(4))
 
 
+@pytest.mark.copies
 def test_an_irregular_part_of_a_lent_array_is_updated_exactly(device: str) -> None:
     x = np.arange(24.0).reshape(4, 6)
     with offload_args(x, device=device) as (dx,):
