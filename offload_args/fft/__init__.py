@@ -12,8 +12,7 @@ a DevicePtr to new memory of this region, which is freed with the last pointer t
 results are in C order.
 
 Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Arrays of float16
-are converted to float32, and arrays of integers to float64, as in SciPy. `overwrite_x` and `workers` are accepted, and
-have no effect.
+are converted to float32, and arrays of integers to float64, as in SciPy. `overwrite_x` and `workers` have no effect.
 
 cuFFT computes on `cuda`, and hipFFT computes on `hip`; the package keeps a plan for each layout. On `host` and `sim`,
 scipy.fft computes, or numpy.fft if SciPy is not installed. On these devices, each call copies its operand to a new

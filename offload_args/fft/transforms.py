@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -71,7 +74,7 @@ def fft(
     axis: the axis to transform.
     norm: "backward", or None: the inverse is divided by the number of elements. "forward": the transform is divided by
     it. "ortho": both are divided by the square root of this number.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: the device that transforms an array; None: the default device. A pointer is transformed on its device.
 
         print(abs(fft.fft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.     2.828]
@@ -80,7 +83,7 @@ def fft(
 
     See also: fft.ifft, fft.rfft, fft.fftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("fft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("fft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def ifft(
@@ -99,7 +102,7 @@ def ifft(
     n: the length along the axis, to which x is cut or filled with zeros; None: x's length.
     axis: the axis to transform.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ifft(np.array([10, -2 + 2j, -2, -2 - 2j])).real.round(6))  # [1. 2. 3. 4.]
@@ -108,7 +111,7 @@ def ifft(
 
     See also: fft.fft, fft.irfft, fft.ifftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("ifft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("ifft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def rfft(
@@ -127,7 +130,7 @@ def rfft(
     n: the length along the axis, as for fft. The result has n // 2 + 1 elements; the others are conjugates.
     axis: the axis to transform.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(abs(fft.rfft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.   ]
@@ -136,7 +139,7 @@ def rfft(
 
     See also: fft.irfft, fft.rfftn, fft.fft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("rfft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("rfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def irfft(
@@ -155,7 +158,7 @@ def irfft(
     n: the length of the result along the axis; None: 2 (m - 1) for m elements, which is even.
     axis: the axis to transform.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.irfft(np.array([10, -2 + 2j, -2])).round(6))  # [1. 2. 3. 4.]
@@ -164,7 +167,7 @@ def irfft(
 
     See also: fft.rfft, fft.irfftn, fft.hfft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("irfft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("irfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def hfft(
@@ -183,7 +186,7 @@ def hfft(
     n: the length of the result along the axis, as for irfft.
     axis: the axis to transform.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.hfft(np.array([1.0, 2.0, 4.0])).round(6))  # [ 9. -3.  1. -3.]
@@ -192,7 +195,7 @@ def hfft(
 
     See also: fft.ihfft, fft.irfft, fft.fft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("hfft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("hfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def ihfft(
@@ -211,7 +214,7 @@ def ihfft(
     n: the length along the axis, as for fft. The result has n // 2 + 1 elements along it.
     axis: the axis to transform.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ihfft(np.array([9.0, -3.0, 1.0, -3.0])).real.round(6))  # [1. 2. 4.]
@@ -220,7 +223,7 @@ def ihfft(
 
     See also: fft.hfft, fft.rfft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("ihfft", x, None if n is None else (n,), (axis,), norm, device)
+    return _transform("ihfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
 def fft2(
@@ -239,7 +242,7 @@ def fft2(
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.fft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
@@ -248,7 +251,7 @@ def fft2(
 
     See also: fft.ifft2, fft.fftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("fft2", x, s, axes, norm, device)
+    return _transform("fft2", x, s, axes, norm, workers, device)
 
 
 def ifft2(
@@ -267,7 +270,7 @@ def ifft2(
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ifft2(np.array([[11.0, -3.0], [-5.0, 1.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -276,7 +279,7 @@ def ifft2(
 
     See also: fft.fft2, fft.ifftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("ifft2", x, s, axes, norm, device)
+    return _transform("ifft2", x, s, axes, norm, workers, device)
 
 
 def rfft2(
@@ -295,7 +298,7 @@ def rfft2(
     s: the lengths along the axes, as for fft2. The result has s[-1] // 2 + 1 elements along the last one.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.rfft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
@@ -304,7 +307,7 @@ def rfft2(
 
     See also: fft.irfft2, fft.rfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("rfft2", x, s, axes, norm, device)
+    return _transform("rfft2", x, s, axes, norm, workers, device)
 
 
 def irfft2(
@@ -323,7 +326,7 @@ def irfft2(
     s: the lengths of the result along the axes, as for irfftn.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.irfft2(np.array([[11.0, -3.0], [-5.0, 1.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -332,7 +335,7 @@ def irfft2(
 
     See also: fft.rfft2, fft.irfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("irfft2", x, s, axes, norm, device)
+    return _transform("irfft2", x, s, axes, norm, workers, device)
 
 
 def hfft2(
@@ -351,7 +354,7 @@ def hfft2(
     s: the lengths of the result along the axes, as for irfftn.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.hfft2(np.array([[11.0, -3.0], [-5.0, 1.0]]) / 4).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -360,7 +363,7 @@ def hfft2(
 
     See also: fft.ihfft2, fft.hfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("hfft2", x, s, axes, norm, device)
+    return _transform("hfft2", x, s, axes, norm, workers, device)
 
 
 def ihfft2(
@@ -379,7 +382,7 @@ def ihfft2(
     s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ihfft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[2.75, -0.75], [-1.25, 0.25]]
@@ -388,7 +391,7 @@ def ihfft2(
 
     See also: fft.hfft2, fft.ihfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("ihfft2", x, s, axes, norm, device)
+    return _transform("ihfft2", x, s, axes, norm, workers, device)
 
 
 def fftn(
@@ -407,7 +410,7 @@ def fftn(
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.fftn(np.ones((2, 2, 2))).real.round(6).sum())  # 8.0
@@ -417,7 +420,7 @@ def fftn(
 
     See also: fft.ifftn, fft.rfftn, fft.fft2; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("fftn", x, s, axes, norm, device)
+    return _transform("fftn", x, s, axes, norm, workers, device)
 
 
 def ifftn(
@@ -436,7 +439,7 @@ def ifftn(
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ifftn(np.array([[11.0, -3.0], [-5.0, 1.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -445,7 +448,7 @@ def ifftn(
 
     See also: fft.fftn, fft.irfftn; cufft.exec_c2c, hipfft.exec_c2c; docs/guide/fft.md.
     """
-    return _transform("ifftn", x, s, axes, norm, device)
+    return _transform("ifftn", x, s, axes, norm, workers, device)
 
 
 def rfftn(
@@ -464,7 +467,7 @@ def rfftn(
     s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.rfftn(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
@@ -473,7 +476,7 @@ def rfftn(
 
     See also: fft.irfftn, fft.rfft; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("rfftn", x, s, axes, norm, device)
+    return _transform("rfftn", x, s, axes, norm, workers, device)
 
 
 def irfftn(
@@ -489,10 +492,11 @@ def irfftn(
     """Return the inverse of rfftn along several axes, as scipy.fft.irfftn does.
 
     x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
-    s: the lengths of the result along the axes; None: x's lengths, and 2 (m - 1) for m elements of the last axis.
+    s: the lengths of the result along the axes, -1 for x's length; None: x's lengths, and 2 (m - 1) for m elements of
+    the last axis.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.irfftn(np.array([[11.0, -3.0], [-5.0, 1.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -501,7 +505,7 @@ def irfftn(
 
     See also: fft.rfftn, fft.irfft; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("irfftn", x, s, axes, norm, device)
+    return _transform("irfftn", x, s, axes, norm, workers, device)
 
 
 def hfftn(
@@ -520,7 +524,7 @@ def hfftn(
     s: the lengths of the result along the axes, as for irfftn.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.hfftn(np.array([[11.0, -3.0], [-5.0, 1.0]]) / 4).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
@@ -529,7 +533,7 @@ def hfftn(
 
     See also: fft.ihfftn, fft.hfft, fft.irfftn; cufft.exec_c2r, hipfft.exec_c2r; docs/guide/fft.md.
     """
-    return _transform("hfftn", x, s, axes, norm, device)
+    return _transform("hfftn", x, s, axes, norm, workers, device)
 
 
 def ihfftn(
@@ -548,7 +552,7 @@ def ihfftn(
     s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
     axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
-    overwrite_x, workers: for programs of SciPy; ignored.
+    overwrite_x, workers: for programs of SciPy; no effect.
     device: as for fft.
 
         print(fft.ihfftn(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[2.75, -0.75], [-1.25, 0.25]]
@@ -557,7 +561,7 @@ def ihfftn(
 
     See also: fft.hfftn, fft.ihfft, fft.rfftn; cufft.exec_r2c, hipfft.exec_r2c; docs/guide/fft.md.
     """
-    return _transform("ihfftn", x, s, axes, norm, device)
+    return _transform("ihfftn", x, s, axes, norm, workers, device)
 
 
 class _Call(Call):
@@ -572,10 +576,13 @@ def _transform(
     s: Sequence[int] | None,
     axes: Sequence[int] | None,
     norm: str | None,
+    workers: int | None,
     device: Device | str | None,
 ) -> Result:
     """Return the transform of the function `name`. For a function of one axis, s and axes have one element."""
     function = f"fft.{name}"
+    if workers is not None:
+        _need_workers(function, workers)
     kind: Any = None
     if isinstance(x, DevicePtr) and device is None and x.live and _are_plain(s) and _are_plain(axes):
         address = _core.origin(x)[1] % 16  # cuFFT takes real numbers only at some addresses
@@ -606,6 +613,12 @@ def _transform(
     if name in FROM_REAL:
         shape[axes[-1]] = lengths[-1] // 2 + 1
     dtype = call.real if name in TO_REAL else np.result_type(call.dtype, np.complex64)
+    if math.prod(max(length, 1) for length in shape) > sys.maxsize // dtype.itemsize:
+        argument = "n" if not name.endswith(("n", "2")) else "s"
+        raise ArgumentError(
+            f"{function}: {argument} needs a result of {sys.maxsize} bytes at most, got {shown(tuple(lengths))} for x "
+            f"of shape {call.shapes['x']}; pass smaller lengths"
+        )
 
     def work(dx: DevicePtr, dy: DevicePtr) -> None:
         try:
@@ -620,6 +633,17 @@ def _transform(
             _again.clear()
         _again[kind] = again
     return y
+
+
+def _need_workers(function: str, workers: Any) -> None:
+    """Raise an error for a number of workers that SciPy refuses."""
+    (number,) = _whole(function, "workers", (workers,))
+    lowest = -(os.cpu_count() or 1)
+    if number == 0 or number < lowest:
+        raise ArgumentError(
+            f"{function}: workers needs 1 at least, or {lowest} to -1, got {shown(number)}; leave it out, as it has "
+            f"no effect"
+        )
 
 
 def _are_plain(values: Any) -> bool:
@@ -664,8 +688,7 @@ def _lengths(
     if halved:
         lengths[-1] = 2 * (lengths[-1] - 1)
     for i, length in enumerate(wanted or ()):
-        if in_one or length != -1:
-            lengths[i] = length
+        lengths[i] = length if in_one or length != -1 else shape[places[i]]
     for place, length in zip(places, lengths, strict=True):
         if length < 1:
             reason = f"; pass {of_lengths} for x of shape {shape}" if wanted is None else ""
@@ -678,5 +701,5 @@ def _whole(function: str, argument: str, values: Any) -> list[int]:
     try:
         return [operator.index(value) for value in (values if np.iterable(values) else (values,))]
     except TypeError:
-        values = values[0] if argument in ("n", "axis") else values
+        values = values[0] if argument in ("n", "axis", "workers") else values
         raise ArgumentTypeError(f"{function}: {argument} needs whole numbers, got {shown(values)}") from None

@@ -28,7 +28,6 @@ OTHER = {
     r"longdouble": "longdouble is refused",
     r"LongDouble(FFT::test_(def|n_arg)|IFFT::test_(def|djbfft|random|size))": "longdouble is refused",
     r"TestRFFTLongDouble::test_definition": "longdouble is refused",
-    r"test_invalid_workers": "workers has no effect, so its numbers are not checked",
     r"test_multiprocess|test_mixed_threads_processes": "SciPy computes in the new processes of these tests",
 }
 _calls: Counter[str] = Counter()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
@@ -227,6 +229,41 @@ def test_the_arguments_of_scipy_that_change_nothing_are_taken(on: str) -> None:
     agree(fft.fft(array, None, -1, None, True, 2, device=on), array, "fft")
     agree(fft.fftn(array, overwrite_x=True, workers=-1, device=on), array, "fftn")
     assert np.array_equal(array, before)
+
+
+def test_workers_that_scipy_refuses_are_refused(on: str) -> None:
+    few = -(os.cpu_count() or 1)
+    array = values("complex128")
+    agree(fft.fft(array, workers=few, device=on), array, "fft")
+    for workers in (0, few - 1):
+        with pytest.raises(
+            ArgumentError, match=rf"^fft\.fft: workers needs 1 at least, or {few} to -1, got {workers};"
+        ):
+            fft.fft(array, workers=workers, device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^fft\.irfft2: workers needs whole numbers, got 1\.5"):
+        fft.irfft2(array, workers=1.5, device=on)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["irfftn", "hfftn", "irfft2", "hfft2"])
+def test_minus_one_is_the_length_of_x_in_transforms_to_real_numbers(on: str, name: str) -> None:
+    array = values("complex128", (3, 5))
+    expected = getattr(scipy.fft, name)(array, (4, -1))
+    assert expected.shape == (4, 5)
+    result = getattr(fft, name)(array, (4, -1), device=on)
+    assert result.shape == (4, 5) and np.allclose(result, expected, rtol=0, atol=1e-13)
+    with offload_args(array, device=on) as (pointer,):
+        assert np.allclose(getattr(fft, name)(pointer, (4, -1)).to_host(), expected, rtol=0, atol=1e-13)
+
+
+def test_a_result_that_no_memory_can_have_is_named(on: str) -> None:
+    array = values("complex128", (0, 3))
+    with pytest.raises(ArgumentError, match=r"^fft\.fft: n needs a result of \d+ bytes at most, got \(10{20},\) for x"):
+        fft.fft(array, 10**20, device=on)
+    with offload_args(np.ones((3, 2)), device=on) as (pointer,):
+        with pytest.raises(
+            ArgumentError, match=r"^fft\.irfftn: s needs a result of \d+ bytes at most, got \(3, 1152921"
+        ):
+            fft.irfftn(pointer, (3, 2**60))
 
 
 def test_arrays_are_computed_on_the_default_device_unless_one_is_named() -> None:
