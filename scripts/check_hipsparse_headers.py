@@ -24,7 +24,7 @@ from bindings import headers, roles  # noqa: E402
 
 # The functions that hipSPARSE 2, or 3 before 3.1.1, lacks.
 LATER = re.compile(r"hipsparse(CreateConst|Const|GetError|CscGet)\w*")
-# The numbers that offload_args/sparse/_vendors.py uses in calls of each version.
+# The numbers that offload_args/sparse uses in calls of each version.
 NUMBERS = {
     "HIPSPARSE_OPERATION_NON_TRANSPOSE": 0,
     "HIPSPARSE_OPERATION_TRANSPOSE": 1,
@@ -44,6 +44,11 @@ NUMBERS = {
     "HIPSPARSE_MM_ALG_DEFAULT": 0,
     "HIPSPARSE_SPSV_ALG_DEFAULT": 0,
     "HIPSPARSE_SPSM_ALG_DEFAULT": 0,
+    "HIPSPARSE_SPGEMM_DEFAULT": 0,
+    "HIPSPARSE_SPARSETODENSE_ALG_DEFAULT": 0,
+    "HIPSPARSE_DENSETOSPARSE_ALG_DEFAULT": 0,
+    "HIPSPARSE_CSR2CSC_ALG1": 1,
+    "HIPSPARSE_ACTION_NUMERIC": 1,
     "HIP_R_32F": 0,
     "HIP_R_64F": 1,
     "HIP_C_32F": 4,

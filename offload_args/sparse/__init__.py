@@ -13,8 +13,8 @@ change only the values, `dA.data`.
 
 For pointers, the functions return a pointer to new memory of the region; for arrays, they return an array. They use the
 kernels of scipy.sparse on `host` and `sim`, cuSPARSE on NVIDIA GPUs, where `spsolve` uses cuDSS, and hipSPARSE on AMD
-GPUs. These libraries have to be installed. On AMD GPUs, `spsolve`, `convert` and the product of two sparse matrices
-raise LibraryError. No AMD GPU has run this module yet.
+GPUs. These libraries have to be installed. On AMD GPUs, `spsolve` raises LibraryError, because hipSPARSE factors no
+matrices. No AMD GPU has run this module yet.
 
 Wrong arguments raise ArgumentError, a ValueError, or ArgumentTypeError, DTypeError or HostPointerError, which are
 TypeErrors. An index out of bounds raises ExtentError, a ValueError. A singular matrix raises numpy.linalg.LinAlgError.

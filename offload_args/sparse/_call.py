@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .. import _core
 from ..devices import Device, as_device
 from ..display import shown
 from ..dtypes import refuse_masked
-from ..errors import ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
+from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
 from ..linalg._call import Call, Spec
 from ..pointers import DevicePtr
-from ._checks import arrays_of, is_sparse
+from ._checks import arrays_of, check_indices, is_sparse
 from ._library import kernels_of
 from .matrix import LentMatrix, lent
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["factor", "need_number", "need_operand", "run"]
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+_BASE: Final = 1 << 40  # an address for places, which NumPy takes if it is not 0
 
 
 def run(
@@ -61,7 +63,8 @@ def run(
             f"{function}: A needs a sparse.Matrix as {pointer} is a pointer, got {type(A).__name__}; lend it first: "
             f"with sparse.lend(A) as dA"
         )
-    dtype = arrays_of(function, A)["data"].dtype
+    arrays = arrays_of(function, A)
+    dtype = arrays["data"].dtype
     refuse_masked(f"{function}: {name}", value)
     array = np.asarray(value)
     if array.dtype.kind not in "biu" and array.dtype.newbyteorder("=") not in _TYPES:
@@ -73,7 +76,9 @@ def run(
     dtype = np.result_type(dtype, np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("="))
     chosen = Device.default() if device is None and not on_host else as_device(device or "host")
     kernels = kernels_of(function, chosen.number)
-    with lent(function, A.astype(dtype, copy=False), check, LentMatrix, device=chosen) as matrix:
+    if check:  # before SciPy converts A
+        check_indices(function, A, arrays)
+    with lent(function, A.astype(dtype, copy=False), False, LentMatrix, device=chosen) as matrix:
         call = Call(function, chosen, **{name: array.astype(dtype, copy=False)})
         (y,), _ = call.run(lambda dx, dy: work(kernels, matrix, dx, dy), Spec(shape, dtype), whole=True)
     return y
@@ -98,9 +103,36 @@ def _of_pointers(
         return y
     if out._shape != shape:
         raise ArgumentError(f"{function}: out has shape {out._shape}, needs {shape}")
+    _refuse_overlap(function, A, name, value, out)
     with call.named():
         work(kernels, A, value, out)
     return out
+
+
+def _refuse_overlap(function: str, A: LentMatrix, name: str, value: DevicePtr[Any], out: DevicePtr[Any]) -> None:
+    """Raise AliasError if the result and an operand are slices of one array, and have a byte in common.
+
+    The call of a library finds no overlap of an operand that is copied, and SciPy's kernels find none.
+    """
+    written = _Place(out)
+    for operand, read in ((name, value), ("A.data", A.data)):
+        place = _Place(read)
+        if place.root == written.root and np.shares_memory(place, written):
+            raise AliasError(f"{function}: out is written and overlaps {operand}; give it memory of its own")
+
+
+class _Place:
+    """The place of a pointer in its array, as NumPy compares places. No element is read."""
+
+    def __init__(self, pointer: DevicePtr[Any]) -> None:
+        self.root, offset = _core.origin(pointer)
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": pointer._shape,
+            "strides": pointer._strides,
+            "typestr": f"|V{pointer.dtype.itemsize}",
+            "data": (_BASE + offset, True),
+        }
 
 
 def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, matrix: tuple[int, int]) -> None:

@@ -6,7 +6,8 @@ import importlib
 import math
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class Products(Protocol):
 class CuDSS:
     """cuDSS, the library of NVIDIA GPUs that factors sparse matrices."""
 
+    _lock: ClassVar = threading.Lock()  # two threads may solve with the same factors, and make two instances at once
+
     def __init__(self, function: str) -> None:
         try:
             library = libraries.load(_LIBRARY)
@@ -70,7 +73,6 @@ class CuDSS:
         self._raw: Any = importlib.import_module(f"..{_LIBRARY}", __package__).raw
         self.ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
-        self._lock = threading.Lock()  # two threads may solve with the same factors
 
     def call(self, name: str, *arguments: Any) -> int:
         """Call a function of cuDSS, and return its status."""
@@ -112,16 +114,21 @@ class CuDSS:
 
         def work(handle: int, *addresses: int) -> int:
             nonlocal replaced
+            status: int
             key = ("cudss", handle, addresses[:3], read.lines)
             with self._lock:
-                factors = kept.get(key)
+                factors, end = kept.pop(key, (None, None))
                 if factors is None:
                     factors = _Factors(self, function, by_rows, handle, addresses[:3])
-                    if ends is not None:
-                        kept[key] = factors
-                    (at_once if ends is None else ends).append(lambda: factors.end(A))
+                    end = partial(factors.end, A)
+                    (at_once if ends is None else ends).append(end)
                 dense = (read, addresses[3]), (written, addresses[4])
                 status, replaced = factors.solve(mode, *(self._dense(*operand) for operand in dense))
+                if ends is not None and status:  # the next call begins anew
+                    ends.remove(end)
+                    at_once.append(end)
+                elif ends is not None:
+                    kept[key] = factors, end
             return status
 
         try:

@@ -12,7 +12,7 @@ from .. import _core
 from .._adapters import Adapter, adapter_of
 from .._names import rename
 from ..devices import by_number
-from ..errors import AliasError, LibraryError, OffloadError
+from ..errors import LibraryError, OffloadError
 from ..linalg._call import new
 from ._results import Arrays
 from ._vendors import CuSparse, HipSparse, OnGPU
@@ -46,7 +46,6 @@ class Kernels(Adapter):
         self, function: str, A: LentMatrix, x: DevicePtr, y: DevicePtr, alpha: complex, beta: complex, trans: str
     ) -> None:
         """Set y to alpha op(A) x + beta y."""
-        _refuse_overlap(function, A, ("x", x), y)
         product = _op(self._of(function, A), trans) @ _read(function, "x", x)
         if alpha != 1:
             product = product * y.dtype.type(alpha)
@@ -59,7 +58,6 @@ class Kernels(Adapter):
         self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
     ) -> None:
         """Solve op(A) x = b for one triangle of A. Raises LinAlgError if the triangle is singular."""
-        _refuse_overlap(function, A, ("b", b), x)
         triangle = (self._sparse.tril if lower else self._sparse.triu)(self._of(function, A), format="csr")
         zeros = np.flatnonzero(triangle.diagonal() == 0)
         if len(zeros) and not unit_diagonal:
@@ -71,7 +69,6 @@ class Kernels(Adapter):
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
         """Solve op(A) x = b by SuperLU. Raises LinAlgError if A is singular."""
-        _refuse_overlap(function, A, ("b", b), x)
         try:  # splu sorts the indices of its operand in place, and the structure is used again
             factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc(copy=True))
         except RuntimeError as error:  # with the text "Factor is exactly singular"
@@ -163,22 +160,6 @@ def _named(function: str, operand: str) -> Iterator[None]:
         rename(error, r"^DevicePtr\.(to_host|assign): (pointer|values)\b", f"{function}: {operand}")
         rename(error, r"^DevicePtr\.(to_host|assign): ", f"{function}: ")
         raise
-
-
-def _refuse_overlap(function: str, A: LentMatrix, operand: tuple[str, DevicePtr], written: DevicePtr) -> None:
-    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels do not check this."""
-    other, begin = _core.origin(written)
-    for name, read in (operand, ("A.data", A.data)):
-        root, start = _core.origin(read)
-        apart = start >= begin + _hull(written) or begin >= start + _hull(read)
-        if root == other and read.size and written.size and not apart:
-            raise AliasError(f"{function}: out is written and overlaps {name}; give it memory of its own")
-
-
-def _hull(pointer: DevicePtr) -> int:
-    """Return the bytes from the first element to the last."""
-    extents = zip(pointer._shape, pointer._strides, strict=True)
-    return sum((extent - 1) * abs(stride) for extent, stride in extents) + pointer.dtype.itemsize
 
 
 def kernels_of(function: str, device: int) -> Kernels | OnGPU:

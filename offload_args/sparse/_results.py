@@ -1,4 +1,4 @@
-"""Sparse matrices that cuSPARSE makes on a device: products of two matrices, and conversions."""
+"""Sparse matrices that cuSPARSE or hipSPARSE makes on a device: products of two matrices, and conversions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
     from .matrix import LentMatrix
 
-__all__ = ["Arrays", "converted", "from_dense", "product"]
+__all__ = ["Arrays", "converted", "csr_of", "from_dense", "product"]
 
 _INT32: Final = np.dtype(np.int32)
 _INDICES: Final = {"int32": 2, "int64": 3}
@@ -28,14 +28,16 @@ _CSR_TO_CSC: Final = 1  # the default algorithm of Csr2cscEx2
 
 
 class Library(Protocol):
-    """cuSPARSE, as `sparse` calls it."""
+    """cuSPARSE or hipSPARSE, as `sparse` calls it."""
 
     library: ClassVar[str]
     title: ClassVar[str]
+    adds_products: ClassVar[bool]
     _ffi: Any
 
     def _call(self, name: str, *arguments: Any) -> int: ...
     def _check(self, name: str, *arguments: Any) -> None: ...
+    def order(self, handle: Any, order: int) -> int: ...
     def _number(self, value: complex, dtype: np.dtype[Any]) -> Any: ...
     def _dense(self, pointer: DevicePtr, reads: bool = True, order: int = 0) -> Any: ...
 
@@ -79,16 +81,17 @@ class _Descriptors:
             arrays = second, first, data, index, index, 0, value
         return self.new("SpMat", f"Create{A.format.capitalize()}", "DestroySpMat", *A.shape, A.nnz, *arrays)
 
-    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any], indptr: int = 0) -> Any:
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any], indptr: int) -> Any:
         """Return the descriptor of a csr matrix whose elements are not known yet."""
         null, offsets = self._library._ffi.NULL, self._library._ffi.cast("void *", indptr)
         types = 2, 2, 0, _VALUES[dtype.name]
         return self.new("SpMat", "CreateCsr", "DestroySpMat", *shape, 0, offsets, null, null, *types)
 
-    def dense(self, operand: Any, address: int) -> Any:
+    def dense(self, handle: int, operand: Any, address: int) -> Any:
         """Return the descriptor of a dense matrix."""
         pointer = self._library._ffi.cast("void *", address)
-        layout = operand.step, pointer, _VALUES[operand.pointer.dtype.name], operand.order
+        order = self._library.order(_handle(self._library, handle), operand.order)
+        layout = operand.step, pointer, _VALUES[operand.pointer.dtype.name], order
         return self.new("DnMat", "CreateDnMat", "DestroyDnMat", *operand.pointer._shape, *layout)
 
 
@@ -102,7 +105,7 @@ def product(library: Library, function: str, A: LentMatrix, B: LentMatrix, alpha
             B = type(B)(*_sparse(library, function, B, "csc"))
         transpose = product(library, function, B.T, A.T, alpha)
         return Arrays("csc", (A.shape[0], B.shape[1]), transpose.pointers)
-    left, right = (_csr(library, function, matrix) for matrix in (A, B))
+    left, right = (csr_of(library, function, matrix) for matrix in (A, B))
     shape = A.shape[0], B.shape[1]
     if not (A.nnz and B.nnz):
         return _empty("csr", shape, A.data)
@@ -129,28 +132,30 @@ def _multiply(
     def ask_first(handle: int, *addresses: int) -> int:
         nonlocal parameters, result
         matrices = descriptors.sparse(A, addresses[:3]), descriptors.sparse(B, addresses[3:6])
-        result = descriptors.empty(shape, A.dtype)
+        result = descriptors.empty(shape, A.dtype, addresses[6])
         plan = descriptors.new("SpGEMM", "SpGEMM_createDescr", "SpGEMM_destroyDescr")
         parameters = 0, 0, factors[0], *matrices, factors[1], result, _VALUES[A.dtype.name], _DEFAULT, plan
         return call("SpGEMM_workEstimation", _handle(library, handle), *parameters, sizes, ffi.NULL)
 
     def ask_second(handle: int, *addresses: int) -> int:
-        own, buffer = _handle(library, handle), ffi.cast("void *", addresses[6])
+        own, buffer = _handle(library, handle), ffi.cast("void *", addresses[7])
         return call("SpGEMM_workEstimation", own, *parameters, sizes, buffer) or call(
             "SpGEMM_compute", own, *parameters, sizes + 1, ffi.NULL
         )
 
     def compute(handle: int, *addresses: int) -> int:
-        buffer = ffi.cast("void *", addresses[7])
+        buffer = ffi.cast("void *", addresses[8])
         return call("SpGEMM_compute", _handle(library, handle), *parameters, sizes + 1, buffer)
 
     def copy(handle: int, *addresses: int) -> int:
-        data, indices, indptr = (ffi.cast("void *", address) for address in addresses[8:])
-        return call("CsrSetPointers", result, indptr, indices, data) or call(
+        offsets, data, indices = (ffi.cast("void *", addresses[i]) for i in (6, 9, 10))
+        return call("CsrSetPointers", result, offsets, indices, data) or call(
             "SpGEMM_copy", _handle(library, handle), *parameters
         )
 
-    step(ask_first)
+    indptr = new(A.data, (shape[0] + 1,), _INT32)
+    step(ask_first, indptr)
+    reads.append(flat("its result", indptr, _core.OA_READ_WRITE))
     first = _workspace(A.data, sizes[0])
     step(ask_second, first)
     second = _workspace(A.data, sizes[1])
@@ -160,10 +165,12 @@ def _multiply(
     if not count:
         return _empty("csr", shape, A.data)
     reads.append(flat("its workspace", second, _core.OA_READ_WRITE))
-    arrays = _arrays(A.data, count, shape[0] + 1)
-    step(copy, *arrays)
-    # cuSPARSE does not promise that the indices of a row rise; two transpositions sort them.
-    by_columns = _transpose(library, function, arrays, shape)
+    data, indices, _ = _arrays(A.data, count, 0)
+    if library.adds_products:
+        data.fill(0)
+    step(copy, data, indices)
+    # The libraries do not promise that the indices of a row rise; two transpositions sort them.
+    by_columns = _transpose(library, function, (data, indices, indptr), shape)
     return Arrays("csr", shape, _transpose(library, function, by_columns, shape[::-1]))
 
 
@@ -192,7 +199,7 @@ def _sparse(library: Library, function: str, A: LentMatrix, form: str) -> Arrays
         return Arrays("csc", A.shape, _transpose(library, function, A.arrays, A.shape))
     if A.format == "csr":
         return _to_coo(library, function, A)
-    return _sparse(library, function, _csr(library, function, A), form)
+    return _sparse(library, function, csr_of(library, function, A), form)
 
 
 def from_dense(library: Library, function: str, x: DevicePtr) -> Arrays:
@@ -212,7 +219,7 @@ def from_dense(library: Library, function: str, x: DevicePtr) -> Arrays:
         def ask(handle: int, *addresses: int) -> int:
             nonlocal parameters, result
             result = descriptors.empty(shape, x.dtype, addresses[1])
-            parameters = descriptors.dense(operand, addresses[0]), result, _DEFAULT
+            parameters = descriptors.dense(handle, operand, addresses[0]), result, _DEFAULT
             return call("DenseToSparse_bufferSize", _handle(library, handle), *parameters, size)
 
         def analyse(handle: int, *addresses: int) -> int:
@@ -238,7 +245,7 @@ def from_dense(library: Library, function: str, x: DevicePtr) -> Arrays:
     return Arrays("csr", shape, (data, indices, indptr))
 
 
-def _csr(library: Library, function: str, A: LentMatrix) -> LentMatrix:
+def csr_of(library: Library, function: str, A: LentMatrix) -> LentMatrix:
     """Return A, or a csr matrix with its elements; raise LibraryError for indices of 64 bits."""
     _refuse_blocks(library, function, A)
     _need_narrow(library, function, A)
@@ -335,7 +342,7 @@ def _to_dense(library: Library, function: str, A: LentMatrix) -> DevicePtr:
 
     def run(name: str, handle: int, addresses: tuple[int, ...], last: Any) -> int:
         with _Descriptors(library) as descriptors:
-            matrices = descriptors.sparse(A, addresses[:3]), descriptors.dense(operand, addresses[3])
+            matrices = descriptors.sparse(A, addresses[:3]), descriptors.dense(handle, operand, addresses[3])
             return library._call(name, _handle(library, handle), *matrices, _DEFAULT, last)
 
     def ask(handle: int, *addresses: int) -> int:

@@ -55,6 +55,7 @@ class OnGPU(Adapter):
     block_operations: ClassVar[str]  # the operations on bsr matrices in products with vectors and matrices
     vector_algorithms: ClassVar[dict[str, int]] = {}  # {format: the algorithm of SpMV, if it is not the default one}
     solved_order: ClassVar[int] = 0  # the order of matrices that SpSM takes; 0 stands for both orders
+    adds_products: ClassVar[bool] = False  # whether SpGEMM_copy adds 0 times the old values, which may be NaN
 
     def __init__(self) -> None:
         libraries.load(self.library)
@@ -62,7 +63,7 @@ class OnGPU(Adapter):
         self._ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
 
-    # -- what offload_args.sparse calls --
+    # -- the calls of offload_args.sparse --
 
     def multiply(
         self, function: str, A: LentMatrix, x: DevicePtr, y: DevicePtr, alpha: complex, beta: complex, trans: str
@@ -158,24 +159,15 @@ class OnGPU(Adapter):
 
     def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> _results.Arrays:
         """Return alpha A B."""
-        raise LibraryError(
-            f"{function}: this package calls no products of two sparse matrices of {self.title}; multiply them with "
-            f"SciPy, and lend the product"
-        )
+        return _results.product(self, function, A, B, alpha)
 
     def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
         """Return A in another format, or a pointer to a dense matrix."""
-        raise LibraryError(
-            f"{function}: this package calls no conversions of {self.title}; convert the matrix with SciPy, and lend "
-            f"the result"
-        )
+        return _results.converted(self, function, A, form)
 
     def from_dense(self, function: str, x: DevicePtr) -> _results.Arrays:
         """Return a dense matrix as a csr matrix."""
-        raise LibraryError(
-            f"{function}: this package calls no conversions of {self.title}; convert the array with SciPy, and lend "
-            f"the result"
-        )
+        return _results.from_dense(self, function, x)
 
     def by_columns(self, pointer: DevicePtr, reads: bool = True) -> _Dense:
         """Return an array by columns, or a copy."""
@@ -380,16 +372,9 @@ class CuSparse(OnGPU):
         """Solve op(A) x = b by cuDSS, because cuSPARSE has no factorization."""
         if self._solver is None:
             self._solver = CuDSS(function)
+        if A.format == "coo":
+            A = _results.csr_of(self, function, A)
         self._solver.solve(function, A, b, x, trans, self)
-
-    def multiply_sparse(self, function: str, A: LentMatrix, B: LentMatrix, alpha: complex) -> _results.Arrays:
-        return _results.product(self, function, A, B, alpha)
-
-    def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
-        return _results.converted(self, function, A, form)
-
-    def from_dense(self, function: str, x: DevicePtr) -> _results.Arrays:
-        return _results.from_dense(self, function, x)
 
 
 class HipSparse(OnGPU):
@@ -405,6 +390,7 @@ class HipSparse(OnGPU):
     block_operations: ClassVar[str] = ""
     # CSR_ALG2 needs no analysis. The analysis of the default algorithm would be lost with the descriptor.
     vector_algorithms: ClassVar[dict[str, int]] = {"csr": 3, "csc": 3}
+    adds_products: ClassVar[bool] = True
     solved_order: ClassVar[int] = _BY_COLUMNS  # before hipSPARSE 3.1.1, SpSM takes each matrix to be by columns
 
     def __init__(self) -> None:

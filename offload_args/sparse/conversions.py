@@ -33,7 +33,7 @@ def convert(A: Any, format: str) -> Any:
             print(sparse.convert(dD, "csc").to_host().indices.tolist())  # [0, 1, 1]
 
     Raises HostPointerError for arrays, which SciPy converts; ArgumentError for another format; CaptureError in a
-    capture. On NVIDIA GPUs, LibraryError for bsr, and for indices of 64 bits unless the result is dense.
+    capture. On GPUs, LibraryError for bsr, and for indices of 64 bits unless the result is dense.
 
     See also: sparse.lend, sparse.matmul; docs/guide/sparse.md.
     """

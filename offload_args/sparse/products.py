@@ -112,7 +112,10 @@ def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device
             f"{function}: A needs a sparse.Matrix as x is one, got {type(A).__name__}; lend it first: "
             f"with sparse.lend(A) as dA"
         )
-    dtype = arrays_of(function, A)["data"].dtype
+    arrays = arrays_of(function, A)
+    dtype = arrays["data"].dtype
+    if check:
+        check_indices(function, A, arrays)
     try:
         arrays = arrays_of(function, x)
         if check:
@@ -124,7 +127,7 @@ def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device
     dtype = np.result_type(dtype, arrays["data"].dtype)
     chosen = Device.default() if device is None else as_device(device)
     left, right = A.astype(dtype, copy=False), x.astype(dtype, copy=False)
-    with lent(function, left, check, LentMatrix, device=chosen) as dA:
+    with lent(function, left, False, LentMatrix, device=chosen) as dA:
         with lent(function, right, False, LentMatrix, device=chosen) as dx:
             return _of_lent(function, dA, dx, alpha, None).to_host()
 

@@ -42,10 +42,11 @@ def spsolve(
         A = scipy.sparse.csr_array([[2.0, 1.0], [1.0, 3.0]])
         print(sparse.spsolve(A, np.array([3.0, 4.0])))  # [1. 1.]
 
-    On NVIDIA GPUs, cuDSS factors the matrix, which is csr or csc. A Matrix of `lend` keeps the analysis of its
-    structure, so later calls of its block factor only the new values.
+    On NVIDIA GPUs, cuDSS factors the matrix, which is csr, csc or coo. A Matrix of `lend` in csr or csc keeps the
+    analysis of its structure, so later calls of its block factor only the new values. On AMD GPUs, no library factors
+    sparse matrices.
 
-    Raises numpy.linalg.LinAlgError if A is singular, and LibraryError for a GPU without cuDSS. Other errors are as for
+    Raises numpy.linalg.LinAlgError if A is singular, and LibraryError on a GPU without cuDSS. Other errors are as for
     sparse.matmul. Source: scipy.sparse.linalg.spsolve; cuDSS manual.
 
     See also: sparse.spsolve_triangular, linalg.solve; docs/guide/sparse.md.

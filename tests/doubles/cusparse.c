@@ -3,6 +3,7 @@
  * refuses wrong addresses, alignments and indices, and workspaces that it did not request. Work of hipSPARSE is put
  * into the stream of the handle. */
 #include <complex.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@ int gpu_double_unsafe(void);
 int gpu_double_waits(const void *stream);
 int cuStreamIsCapturing(void *stream, int *status);
 void *hip_double_here(const void *address);
+int hipStreamSynchronize(void *stream);
+static int finish(void *stream) { return hipStreamSynchronize(stream); }
 #else
 #define NAME(name) cusparse##name
 enum { VERSION = 12, IS_HIPSPARSE = 0, BY_ROWS = 2 };
@@ -25,6 +28,7 @@ static int gpu_double_unsafe(void) { return 0; }
 static int gpu_double_waits(const void *stream) { return stream ? 0 : 1; }
 static int cuStreamIsCapturing(void *stream, int *status) { return *status = 0, stream ? 0 : 1; }
 static void *hip_double_here(const void *address) { return (void *)(uintptr_t)address; }
+static int finish(void *stream) { return (void)stream, 0; }
 #endif
 
 enum {
@@ -107,7 +111,8 @@ static int make(sparse **out, sparse a, int64_t offsets, int base) {
   const size_t itemsize = a.index == 2 ? 4 : 8;
   if ((a.index != 2 && a.index != 3) || base || (a.type != 0 && a.type != 1 && a.type != 4 && a.type != 5))
     return INVALID_VALUE;
-  if (((a.first || a.nnz) && !is_array(a.first, offsets, itemsize)) || !is_array(a.second, a.nnz, itemsize))
+  if (((a.first || a.nnz || IS_HIPSPARSE) && !is_array(a.first, offsets, itemsize)) ||
+      !is_array(a.second, a.nnz, itemsize))
     return INVALID_VALUE;
   if (!is_array(a.values, a.nnz, size_of(a.type)) || !(*out = malloc(sizeof a))) return INVALID_VALUE;
   **out = a;
@@ -216,11 +221,16 @@ typedef struct work {
   number alpha, beta;
   void *buffer;
 } work;
+/* Returns a descriptor with addresses that the host may read. */
+static sparse at_hand(sparse a) {
+  a.first = hip_double_here(a.first);
+  a.second = hip_double_here(a.second);
+  a.values = hip_double_here(a.values);
+  return a;
+}
 /* Writes the bytes of the buffer, and returns the matrix as a dense matrix. */
 static number *begin(work *w) {
-  w->a.first = hip_double_here(w->a.first);
-  w->a.second = hip_double_here(w->a.second);
-  w->a.values = hip_double_here(w->a.values);
+  w->a = at_hand(w->a);
   w->x.values = hip_double_here(w->x.values);
   w->y.values = hip_double_here(w->y.values);
   memset(hip_double_here(w->buffer), 0xa5, BUFFER);
@@ -261,12 +271,15 @@ static int solve_now(const void *arguments, void *stream) {
   free(full);
   return SUCCESS;
 }
-/* hipSPARSE may allocate and wait, so no graph can have its calls. */
-static int put(const handle *h, int (*run)(const void *, void *), const work *w) {
+/* Puts work into a stream. hipSPARSE may allocate and wait, so no graph can have its calls. */
+static int enqueue(const handle *h, int (*run)(const void *, void *), const void *arguments, size_t nbytes) {
   int is_captured = 0;
   cuStreamIsCapturing(h->stream, &is_captured);
-  if (is_captured || gpu_double_unsafe() || !is_buffer(w->buffer)) return EXECUTION_FAILED;
-  return gpu_double_captures(h->stream, run, w, sizeof *w) ? SUCCESS : run(w, h->stream);
+  if (is_captured || gpu_double_unsafe()) return EXECUTION_FAILED;
+  return gpu_double_captures(h->stream, run, arguments, nbytes) ? SUCCESS : run(arguments, h->stream);
+}
+static int put(const handle *h, int (*run)(const void *, void *), const work *w) {
+  return is_buffer(w->buffer) ? enqueue(h, run, w, sizeof *w) : EXECUTION_FAILED;
 }
 static int multiply(const handle *h, int op, const void *alpha, const sparse *a, const dense *x, const void *beta,
                     const dense *y, int type, void *buffer) {
@@ -382,11 +395,4 @@ int cusparseSpSM_solve(const handle *h, int op, int op_b, const void *alpha, con
 }
 #endif
 
-#ifndef HIPSPARSE
-static int use(void *buffer) {
-  if (!is_buffer(buffer)) return INVALID_VALUE;
-  memset(buffer, 0xa5, BUFFER);
-  return SUCCESS;
-}
 #include "sparse_matrices.h"
-#endif
