@@ -70,6 +70,7 @@ def is_complex(code: int) -> bool:
 
 def need_option(function: str, subject: str, value: object, known: Sequence[str]) -> None:
     """Raise ArgumentError for an unknown option."""
+    known = tuple(known)
     if not isinstance(value, str) or value not in known:
         allowed = " or ".join(f'"{choice}"' for choice in known)
         meant = value.upper() if isinstance(value, str) else ""

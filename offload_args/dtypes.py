@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from . import _core
-from .errors import ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "refuse_masked", "spelled"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["C_NAMES", "DTYPE_NAMES", "as_array", "c_strides", "code_of", "dtype_of", "refuse_masked", "spelled"]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
@@ -53,6 +56,18 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(extent, 1)
     return tuple(reversed(strides))
+
+
+def as_array(subject: str, argument: Any) -> NDArray[Any]:
+    """Return an argument as an array; raise ArgumentError for lists that are no array.
+
+    subject: the names of the function and of the argument, for errors.
+    """
+    refuse_masked(subject, argument)
+    try:
+        return np.asarray(argument)
+    except ValueError as error:
+        raise ArgumentError(f"{subject} needs an array, or lists that NumPy can convert to an array: {error}") from None
 
 
 def refuse_masked(subject: str, argument: object) -> None:

@@ -603,16 +603,17 @@ def _transform(
         library = transforms_of(function, number)
     if norm is not None and norm not in _NORMS:
         raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
-    if name in FROM_REAL and call.dtype.kind == "c":
+    dtype = call.dtype
+    if name in FROM_REAL and dtype.kind == "c":
         other = name.replace("ih", "i").removeprefix("r")
-        raise DTypeError(f"{function}: x needs real numbers, got {call.dtype}; call fft.{other}")
+        raise DTypeError(f"{function}: x needs real numbers, got {dtype}; call fft.{other}")
     lengths, axes = _lengths(function, call.shapes["x"], s, axes, name in TO_REAL)
     shape = list(call.shapes["x"])
     for axis, length in zip(axes, lengths, strict=True):
         shape[axis] = length
     if name in FROM_REAL:
         shape[axes[-1]] = lengths[-1] // 2 + 1
-    dtype = call.real if name in TO_REAL else np.result_type(call.dtype, np.complex64)
+    dtype = call.real if name in TO_REAL else np.result_type(dtype, np.complex64)
     if math.prod(max(length, 1) for length in shape) > sys.maxsize // dtype.itemsize:
         argument = "n" if not name.endswith(("n", "2")) else "s"
         raise ArgumentError(

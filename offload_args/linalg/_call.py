@@ -15,7 +15,7 @@ from .._operands import LETTERS, need_dtype
 from ..arguments import In, Out
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import c_strides, code_of, refuse_masked
+from ..dtypes import as_array, c_strides, code_of
 from ..errors import (
     ArgumentError,
     CaptureError,
@@ -172,8 +172,7 @@ class Call:
             )
 
     def _array_of(self, operand: str, value: Any) -> NDArray[Any]:
-        refuse_masked(f"{self.name}: {operand}", value)
-        array = np.asarray(value)
+        array = as_array(f"{self.name}: {operand}", value)
         self._wraps[operand] = getattr(value, "__array_wrap__", array.__array_wrap__)
         return array
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import _core
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import refuse_masked
+from ..dtypes import as_array
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
 from ..linalg._call import Call, Spec
 from ..pointers import DevicePtr
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     #: Writes the result of a call. It takes the kernels, the matrix, the operand and the result.
     Work: TypeAlias = Callable[[Kernels | OnGPU, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
 
-__all__ = ["factor", "need_number", "need_operand", "run"]
+__all__ = ["factor", "need_bool", "need_number", "need_operand", "run"]
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 _BASE: Final = 1 << 40  # an address for places, which NumPy takes if it is not 0
@@ -59,14 +59,18 @@ def run(
         return _of_pointers(function, A, name, value, shape_of, work, out, device)
     if isinstance(value, DevicePtr) or out is not None:
         pointer = name if isinstance(value, DevicePtr) else "out"
+        if out is not None and not isinstance(out, DevicePtr):
+            raise HostPointerError(
+                f"{function}: out needs a DevicePtr, and A a sparse.Matrix, got {type(out).__name__} and "
+                f"{type(A).__name__}; leave out `out`, as the result of arrays is a new array"
+            )
         raise HostPointerError(
             f"{function}: A needs a sparse.Matrix as {pointer} is a pointer, got {type(A).__name__}; lend it first: "
             f"with sparse.lend(A) as dA"
         )
     arrays = arrays_of(function, A)
     dtype = arrays["data"].dtype
-    refuse_masked(f"{function}: {name}", value)
-    array = np.asarray(value)
+    array = as_array(f"{function}: {name}", value)
     if array.dtype.kind not in "biu" and array.dtype.newbyteorder("=") not in _TYPES:
         raise DTypeError(
             f"{function}: {name} needs float32, float64, complex64 or complex128, got {array.dtype}; convert it first: "
@@ -144,10 +148,19 @@ def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, ma
 
 
 def need_number(function: str, name: str, value: Any) -> complex:
-    """Return a factor; raise ArgumentTypeError if the value is not a number."""
+    """Return a factor; raise ArgumentTypeError, or ArgumentError for a large integer, if the value is not a number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, complex, np.number)):
         raise ArgumentTypeError(f"{function}: {name} needs a number, got {shown(value)}")
-    return complex(value)
+    try:
+        return complex(value)
+    except OverflowError:
+        raise ArgumentError(f"{function}: {name} needs a number that float64 can have, got {shown(value)}") from None
+
+
+def need_bool(function: str, name: str, value: Any) -> None:
+    """Raise ArgumentTypeError unless a value is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"{function}: {name} needs True or False, got {shown(value)}")
 
 
 def factor(function: str, name: str, value: complex, dtype: np.dtype[Any]) -> complex:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from ._call import need_bool
 from .matrix import LentMatrix, lent
 from .products import matmul
 
@@ -68,4 +69,5 @@ def lend(
 
     See also: sparse.matmul, sparse.spsolve, offload_args; docs/guide/sparse.md.
     """
+    need_bool("sparse.lend", "check", check)
     return lent("sparse.lend", A, check, Matrix, device=device, stream=stream, resident=resident)

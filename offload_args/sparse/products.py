@@ -11,7 +11,7 @@ from .._operands import need_option
 from ..devices import Device, as_device
 from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
 from ..linalg._call import Call
-from ._call import factor, need_number, need_operand, run
+from ._call import factor, need_bool, need_number, need_operand, run
 from ._checks import arrays_of, check_indices, is_sparse
 from ._library import kernels_of
 from .matrix import LentMatrix, lent
@@ -61,6 +61,7 @@ def matmul(
     """
     function = "sparse.matmul"
     need_option(function, "trans", trans, "NTC")
+    need_bool(function, "check", check)
     factors = {"alpha": need_number(function, "alpha", alpha), "beta": need_number(function, "beta", beta)}
     if factors["beta"] != 0 and out is None:
         raise ArgumentError(f"{function}: beta needs out, the array that it multiplies, got None")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._operands import need_option
 from ..errors import ArgumentError
-from ._call import need_operand, run
+from ._call import need_bool, need_operand, run
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -96,6 +96,8 @@ def spsolve_triangular(
     """
     function = "sparse.spsolve_triangular"
     need_option(function, "trans", trans, "NTC")
+    need_bool(function, "lower", lower)
+    need_bool(function, "unit_diagonal", unit_diagonal)
 
     def work(kernels: Kernels | OnGPU, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
         if dx.size:
@@ -114,6 +116,8 @@ def _solution(
     device: Device | str | None,
     on_host: bool = False,
 ) -> Result:
+    need_bool(function, "check", check)
+
     def shape_of(shape: tuple[int, int], of_b: tuple[int, ...]) -> tuple[int, ...]:
         if shape[0] != shape[1]:
             raise ArgumentError(f"{function}: A has shape {shape}, and needs as many rows as columns")

@@ -255,6 +255,14 @@ def test_minus_one_is_the_length_of_x_in_transforms_to_real_numbers(on: str, nam
         assert np.allclose(getattr(fft, name)(pointer, (4, -1)).to_host(), expected, rtol=0, atol=1e-13)
 
 
+def test_objects_that_are_no_numbers_are_named_before_their_axes(on: str) -> None:
+    for other in (None, "ab"):
+        with pytest.raises(DTypeError, match=r"^fft\.fft: array type .* of x is unsupported in fft; convert it first"):
+            fft.fft(other, device=on)
+    with pytest.raises(ArgumentError, match=r"^fft\.fftn: x needs an array, or lists that NumPy can convert"):
+        fft.fftn([[1.0], [1.0, 2.0]], device=on)
+
+
 def test_a_result_that_no_memory_can_have_is_named(on: str) -> None:
     array = values("complex128", (0, 3))
     with pytest.raises(ArgumentError, match=r"^fft\.fft: n needs a result of \d+ bytes at most, got \(10{20},\) for x"):

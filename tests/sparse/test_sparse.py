@@ -840,6 +840,30 @@ def test_other_objects_are_named(on: str) -> None:
         sparse.matmul(scipy.sparse.coo_array(x), x, device=on)
 
 
+def test_other_values_of_options_are_named(on: str) -> None:
+    A, x, y = matrix(system("float64")), np.ones(8), np.zeros(8)
+    for trans in ("", "NT", "TC", "NTC"):
+        for function in (sparse.matmul, sparse.spsolve, sparse.spsolve_triangular):
+            words = rf'^sparse\.{function.__name__}: trans must be "N" or "T" or "C", got \'{trans}\'$'
+            with pytest.raises(ArgumentError, match=words):
+                function(A, x, trans=trans, device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.spsolve_triangular: lower needs True or False, got 'U'"):
+        sparse.spsolve_triangular(A, x, "U", device=on)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.spsolve_triangular: unit_diagonal needs True or False"):
+        sparse.spsolve_triangular(A, x, unit_diagonal=1, device=on)  # type: ignore[arg-type]
+    for function in (sparse.matmul, sparse.spsolve, sparse.spsolve_triangular):
+        with pytest.raises(ArgumentTypeError, match=rf"^sparse\.{function.__name__}: check needs True or False"):
+            function(A, x, check="no", device=on)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.lend: check needs True or False, got None"):
+        sparse.lend(A, check=None, device=on)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: alpha needs a number that float64 can have, got an int"):
+        sparse.matmul(A, x, alpha=10**400, device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: x needs an array, or lists that NumPy can convert"):
+        sparse.matmul(A, [[1.0], [1.0, 2.0]], device=on)
+    with pytest.raises(HostPointerError, match=r"^sparse\.matmul: out needs a DevicePtr, and A a sparse\.Matrix"):
+        sparse.matmul(A, x, out=y, device=on)  # type: ignore[arg-type]
+
+
 def test_pointers_that_do_not_fit_are_named(on: str) -> None:
     A = matrix(dense("float64"))
     x, y, single = np.ones(8), np.ones(6), np.ones(8, np.float32)
