@@ -181,16 +181,20 @@ static bool has_touched(const oa_parts *parts, const oa_operand *o, const oa_slo
   return true;
 }
 
-/* Returns whether the core may capture the call, or other calls that use the mapping. The call belongs to the youngest
- * region of its operands. */
-static bool may_be_captured(const oa_call *call, const oa_mapping *mapping) {
+/* Returns whether the call belongs to a region that the core captures: the youngest region of its operands. */
+static __attribute__((cold, noinline)) bool is_in_capture(const oa_call *call) {
   const oa_region_state *youngest = NULL;
   int status;
   for (const oa_operand *o = call->operands; o < call->operands + call->count; o++) {
     const oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, &status);
     if (slot && (!youngest || slot->region->serial > youngest->serial)) youngest = slot->region;
   }
-  return (youngest && youngest->capture) || oa_capture_concerns(mapping);
+  return youngest && youngest->capture;
+}
+
+/* Returns whether the core may capture the call, or other calls that use the mapping. */
+static bool may_be_captured(const oa_call *call, const oa_mapping *mapping) {
+  return is_in_capture(call) || oa_capture_concerns(mapping);
 }
 
 /* Returns whether a call that uses some of a group may leave the rest of the group to later calls: no graph has the
@@ -299,13 +303,15 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   }
   o->touched =
       OA_TOUCHED | (whole ? OA_OVERWRITTEN : 0) | (writes || (address_only && slot->writes) ? OA_FOR_WRITING : 0);
-  const bool up = !whole && !group->valid && !group->captured;
+  const bool captured =
+      OA_UNLIKELY(group->captured) && is_in_capture(call); /* an earlier call of the graph writes it */
+  const bool up = !whole && !group->valid && !captured;
   r->up = up;
-  if (OA_UNLIKELY(!whole && group->invalid && !group->captured))
+  if (OA_UNLIKELY(!whole && group->invalid && !captured))
     return oa_fail(OA_ERROR_INVALID,
                    "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
                    call->function, o->name);
-  const bool unwritten = OA_UNLIKELY(slot->out && !whole && !group->written && !group->captured &&
+  const bool unwritten = OA_UNLIKELY(slot->out && !whole && !group->written && !captured &&
                                      !(call->special & OA_REPLAYS) && !(group->escaped && group->valid)) &&
                          !address_only && !(exact && fills_view(slot, lines));
   if (OA_UNLIKELY(unwritten || up)) {

@@ -512,6 +512,23 @@ def test_a_graph_of_another_region_has_no_part_of_an_out(device: str) -> None:
     np.testing.assert_array_equal(x, [ramp(3, 4)[0], [2] * 4, ramp(3, 4)[2]])
 
 
+def test_a_call_outside_of_a_capture_reads_nothing_that_only_the_graph_writes(device: str) -> None:
+    x, y, z = ramp(4), ramp(4) + 10, ramp(4) + 20
+    with offload_args(Out(y), z, device=device) as (dy, dz):
+        region = offload_args(x, device=device)
+        with region as (dx,):
+            with region.capture() as g:
+                dy.copy_from(dx)
+                blas.axpy(1.0, dx, dy)  # a call of the graph may read it
+                for read in (lambda: dz.copy_from(dy), dy.to_host, lambda: blas.asum(dy), lambda: blas.scal(2.0, dy)):
+                    with pytest.raises(DirectionError, match="would be read before it is written"):
+                        read()
+            g.replay()
+        dz.copy_from(dy)
+    np.testing.assert_array_equal(y, 2 * ramp(4))
+    np.testing.assert_array_equal(z, y)
+
+
 def test_an_array_that_stays_on_the_device_may_be_written_by_parts(device: str) -> None:
     x = resident_ramp()
     half, expected = x.size // 2, resident_ramp()

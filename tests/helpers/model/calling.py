@@ -83,7 +83,7 @@ class Calling(Contents):
         covers = access == OVERWRITES and operand.part.elements == group.elements
         if access & OVERWRITES and not pointer.writes:
             yield "DirectionError"
-        if group in self.captured:
+        if captured and group in self.captured:
             covers = True
         if group.invalid and not covers:
             yield "InvalidDataError"
