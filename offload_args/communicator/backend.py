@@ -90,6 +90,10 @@ class Backend(ABC):
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
         """Report to the other ranks that this rank takes no further part, because these ranks are lost."""
 
+    def leave(self) -> None:
+        """Report to the other ranks that this rank has left, because its process ends. Frees nothing."""
+        self._link.close()
+
     @abstractmethod
     def close(self) -> None:
         """Free the backend's resources, and report to the other ranks that this rank has left."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final
 
 from ..devices import Device, as_device
 from ..display import shown
@@ -21,11 +25,13 @@ from .nccl import NcclBackend
 from .operands import (
     check_aliases,
     check_dtype,
+    check_exchanged,
     check_operation,
     check_order,
     check_rank,
     check_shape,
     check_size,
+    check_whole,
     flat,
 )
 from .ranks import run_ranks
@@ -48,6 +54,8 @@ _OF_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL_OF_MPI: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _TEXT: Final = 128  # bytes of a text that two ranks compare
 _MEETING: Final = 60.0  # seconds in which all ranks have to connect, if there is no timeout
+_MOST_RANKS: Final = 1 << 20
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 @final
@@ -81,17 +89,19 @@ class Communicator:
     compare them, and then the communicator has ended.
 
     As a context manager, a communicator is closed at the end of the block. So the other ranks don't wait for a rank
-    that raised an exception.
+    that raised an exception. A communicator is also closed with its last reference, and at the end of the process. It
+    can't be copied or pickled.
 
     See also: nccl.all_reduce, rccl.all_reduce; docs/guide/many.md.
     """
 
-    __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_failure", "_process", "_timeout")
+    __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_end", "_failure", "_process", "_timeout")
 
     _backend: Backend
     _busy: threading.Lock
     _debug: bool
     _device: Device
+    _end: weakref.finalize[Any, Self]  # ends the backend of a communicator that was not closed
     _failure: tuple[tuple[int, ...], str] | None  # the ranks whose loss ended the communicator, and the reason
     _process: int  # the process that made it; a forked child can't use it
     _timeout: float | None
@@ -114,7 +124,16 @@ class Communicator:
         self._failure = None
         self._process = os.getpid()
         self._timeout = timeout
+        self._end = weakref.finalize(self, _close_elsewhere, backend, self._process)
+        self._end.atexit = False
+        _open.add(self)
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "Communicator: it can't be copied or pickled, because each rank has one; make another by split(0), and in "
+            "another process by join(rank, size, exchange)"
+        )
 
     @classmethod
     def all(cls, devices: Sequence[Device | str], *, debug: bool = False, timeout: float | None = None) -> list[Self]:
@@ -177,13 +196,17 @@ class Communicator:
         See also: Communicator.from_environment, Communicator.from_mpi; docs/guide/many.md.
         """
         function = "Communicator.join"
+        size = check_whole(function, "size", size, 1, _MOST_RANKS)
+        rank = check_rank(function, "rank", rank, size)
+        if not callable(exchange):
+            raise ArgumentTypeError(f"{function}: exchange needs a function, got {shown(exchange)}")
         chosen, limit = _device(device, 0), _timeout(function, timeout)
-        if not 0 <= rank < size:
-            raise ArgumentError(
-                f"{function}: rank needs a number from 0 to size - 1, got {shown(rank)} of {shown(size)}"
-            )
+
+        def checked(data: bytes) -> list[bytes]:
+            return check_exchanged(function, exchange(data), data, rank, size)
+
         with _meeting(function, rank, limit) as deadline:
-            link = SocketLink.make(rank, size, exchange, address, deadline)
+            link = SocketLink.make(rank, size, checked, address, deadline)
             backend = _joined(function, link, chosen, deadline)
         return cls._of(backend, chosen, debug, limit)
 
@@ -237,6 +260,11 @@ class Communicator:
             comm = MPI.COMM_WORLD
         if not hasattr(comm, "Get_rank") or not hasattr(comm, "Dup"):
             raise ArgumentTypeError(f"{function}: comm needs a communicator of mpi4py, got {shown(comm)}")
+        if not comm or comm.Is_inter():  # COMM_NULL, also of a freed one, is false
+            raise ArgumentError(
+                f"{function}: comm needs an open communicator within one group, got "
+                f"{'one between two groups' if comm else 'MPI.COMM_NULL, or one that was freed'}"
+            )
         chosen, limit = _device(device, _local_rank_of_mpi()), _timeout(function, timeout)
         link = MpiLink.duplicate(comm)
         with _meeting(function, link.rank, limit) as deadline:
@@ -515,9 +543,9 @@ class Communicator:
         See also: Communicator.close; nccl.comm_split, rccl.comm_split; docs/guide/many.md.
         """
         function = "Communicator.split"
-        for name, value in (("color", color), ("key", key)):
-            if not isinstance(value, int) and not (name == "color" and value is None):
-                raise ArgumentTypeError(f"{function}: {name} needs a whole number, got {shown(value)}")
+        if color is not None:
+            color = check_whole(function, "color", color, *_INT64)
+        key = check_whole(function, "key", key, *_INT64)
         with self._call(function, ("split", 0, "", "")) as deadline:
             backend = self._backend.split(color, key, deadline)
         return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
@@ -542,6 +570,7 @@ class Communicator:
         if self._busy.acquire(blocking=False):
             try:
                 self._failure = (self.rank,), "it is closed"
+                self._end.detach()
                 self._backend.close()
             finally:
                 self._busy.release()
@@ -643,6 +672,7 @@ class Communicator:
     def _fail(self, ranks: tuple[int, ...], reason: str) -> None:
         if self._failure is None:
             self._failure = ranks, reason
+            self._end.detach()
             if self._process == os.getpid():
                 self._backend.give_up(ranks, reason)
 
@@ -665,6 +695,28 @@ class Communicator:
             )
 
 
+_open: Final[weakref.WeakSet[Communicator]] = weakref.WeakSet()
+
+
+def _close_elsewhere(backend: Backend, process: int) -> None:
+    """Close the backend of a communicator that ended with its last reference, so that no rank waits for it.
+
+    A thread does so, because the garbage collector may run while this thread has a lock that closing needs.
+    """
+    if process == os.getpid():
+        threading.Thread(target=backend.close, name="offload_args.Communicator", daemon=True).start()
+
+
+def _leave_all() -> None:
+    """Report to the other ranks, at the end of the process, that its ranks leave."""
+    for communicator in [*_open]:
+        if communicator._failure is None and communicator._process == os.getpid():
+            communicator._backend.leave()
+
+
+atexit.register(_leave_all)
+
+
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
@@ -672,13 +724,18 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _timeout(function: str, timeout: object) -> float | None:
     if timeout is None:
         return None
-    if isinstance(timeout, (int, float)) and timeout > 0:
-        return float(timeout)
+    if isinstance(timeout, Real):
+        try:
+            seconds = float(timeout)
+        except OverflowError:
+            seconds = math.inf
+        if seconds > 0:
+            return seconds
     raise ArgumentError(f"{function}: timeout needs seconds, more than 0, or None, got {shown(timeout)}")
 
 
 def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
-    if isinstance(devices, (str, Device)) or not devices:
+    if isinstance(devices, (str, Device)) or not isinstance(devices, Iterable) or not devices:
         raise ArgumentTypeError(f'{function}: devices needs a list such as ["host", "host"], got {shown(devices)}')
     return [as_device(device) for device in devices]
 

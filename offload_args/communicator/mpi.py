@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ _PAUSE: Final = 1e-4  # seconds between two later polls
 _GRACE: Final = 1.0  # seconds after which an array of a rank that has closed its communicator does not come any more
 _BYE: Final = b"bye"  # the text of a rank that closes its communicator
 _closing: Final[list[MpiLink]] = []  # closed links that have not received the last texts of all other ranks
+_freeing: Final = threading.Lock()  # protects _closing
 
 
 class MpiLink(Link):
@@ -65,8 +67,9 @@ class MpiLink(Link):
             self._wait(requests, statuses, peers, deadline)
         except self._mpi.Exception as error:
             _keep((requests, arrays))
+            lost = self._failed() or {*peers}
             raise LostRanksError(
-                peers, f"MPI reported {str(error).removesuffix(chr(10))} in an exchange with ranks {sorted({*peers})}"
+                lost, f"MPI reported {str(error).removesuffix(chr(10))} in an exchange with ranks {sorted(lost)}"
             ) from None
         except BaseException:  # also Ctrl-C: MPI may still write to the arrays
             _keep((requests, arrays))
@@ -76,6 +79,14 @@ class MpiLink(Link):
                 raise LostRanksError(
                     [peer], f"rank {peer} sent {status.Get_count(byte)} bytes, and this rank needs {array.nbytes}"
                 )
+
+    def _failed(self) -> set[int]:
+        """Return the ranks whose processes MPI reports as failed. Only some implementations of MPI notice failures."""
+        try:
+            group = self._comm.Get_failed()
+            return {*group.Translate_ranks(range(group.Get_size()), self._comm.Get_group())}
+        except (self._mpi.Exception, AttributeError, NotImplementedError):
+            return set()
 
     def _wait(self, requests: list[Any], statuses: list[Any], peers: list[int], deadline: float | None) -> None:
         eager = time.monotonic() + _EAGER
@@ -117,8 +128,11 @@ class MpiLink(Link):
     def split(self, color: int | None, key: int, deadline: float | None) -> MpiLink | None:
         """Split by MPI."""
         members = self.members(color, key, deadline)
-        comm = self._comm.Split(self._mpi.UNDEFINED if color is None else members[0], key)
-        return None if comm == self._mpi.COMM_NULL else MpiLink(comm)
+        if color is None:
+            self._comm.Split(self._mpi.UNDEFINED)
+            return None
+        comm = self._comm.Split(members[0], members.index(self.rank))  # a key of MPI has 32 bits
+        return MpiLink(comm)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
         """Send a text to all other ranks. This ends a wait of another thread in `exchange`."""
@@ -131,7 +145,8 @@ class MpiLink(Link):
         if self._left is None and not self._mpi.Is_finalized():
             self._left = LostRanksError([self.rank], "it is closed")
             self._send(_BYE)
-            _closing.append(self)
+            with _freeing:
+                _closing.append(self)
             _free_closed()
 
     def _send(self, text: bytes) -> None:
@@ -163,4 +178,5 @@ def _keep(objects: object) -> None:
 
 
 def _free_closed() -> None:
-    _closing[:] = [link for link in _closing if not link.free()]
+    with _freeing:
+        _closing[:] = [link for link in _closing if not link.free()]

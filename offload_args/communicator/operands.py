@@ -28,11 +28,13 @@ __all__ = [
     "REDUCED",
     "check_aliases",
     "check_dtype",
+    "check_exchanged",
     "check_operation",
     "check_order",
     "check_rank",
     "check_shape",
     "check_size",
+    "check_whole",
     "flat",
 ]
 
@@ -62,6 +64,8 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
     itemsize = pointer.dtype.itemsize
     if len(shape) == 1 and (strides[0] == itemsize or shape[0] < 2):
         return pointer
+    if not pointer.size:
+        return pointer.reshape(-1)
     if strides == c_strides(shape, itemsize):
         return pointer.reshape(-1)
     if strides[::-1] == c_strides(shape[::-1], itemsize):
@@ -125,7 +129,7 @@ def check_order(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> No
 
 def _orders(pointer: DevicePtr[Any]) -> set[str]:
     shape = tuple(extent for extent in pointer._shape if extent != 1)
-    if len(shape) < 2:
+    if len(shape) < 2 or not pointer.size:
         return {"C", "F"}
     return {"C" if pointer._strides == c_strides(pointer._shape, pointer.dtype.itemsize) else "F"}
 
@@ -135,6 +139,31 @@ def check_operation(function: str, op: object, pointer: DevicePtr[Any]) -> None:
     need_option(function, "op", op, OPERATIONS)
     if pointer._dtype_code not in _REDUCED_CODES:
         raise DTypeError(f"{function}: send needs {', '.join(REDUCED[:-1])} or {REDUCED[-1]}, got {pointer.dtype}")
+
+
+def check_whole(function: str, name: str, value: object, least: int, most: int) -> int:
+    """Return a number as an int; raise an error if it is no whole number, or outside of a range."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(f"{function}: {name} needs a whole number, got {shown(value)}") from None
+    if not least <= number <= most:
+        raise ArgumentError(f"{function}: {name} needs a number from {least} to {most}, got {shown(value)}")
+    return number
+
+
+def check_exchanged(function: str, texts: object, own: bytes, rank: int, size: int) -> list[bytes]:
+    """Return the texts that a program's function exchanged; raise an error if they are not the texts of all ranks."""
+    needed = f"{function}: exchange needs to return a list of the {size} ranks' bytes, in rank order"
+    if not isinstance(texts, (list, tuple)) or not all(
+        isinstance(text, (bytes, bytearray, memoryview)) for text in texts
+    ):
+        raise ArgumentTypeError(f"{needed}, got {shown(texts)}")
+    if len(texts) != size:
+        raise ArgumentError(f"{needed}, got those of {len(texts)}")
+    if bytes(texts[rank]) != own:
+        raise ArgumentError(f"{needed}, and item {rank} differs from the bytes that rank {rank} passed to it")
+    return [bytes(text) for text in texts]
 
 
 def check_rank(function: str, name: str, rank: object, size: int) -> int:

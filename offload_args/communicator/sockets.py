@@ -19,6 +19,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..display import shown
+from ..errors import ArgumentError
 from .link import Link, LostRanksError, remaining
 
 if TYPE_CHECKING:
@@ -63,12 +65,13 @@ class SocketLink(Link):
         token = secrets.token_bytes(16)
         with contextlib.ExitStack() as undo, _listening(address, 2 * size) as listener:
             port = listener.getsockname()[1]
-            places = [json.loads(text) for text in exchange(json.dumps([address, port, token.hex()]).encode())]
+            texts = exchange(json.dumps([address, port, token.hex()]).encode())
+            places = [_place(peer, text) for peer, text in enumerate(texts)]
             for peer in range(rank):
-                host, port, its_token = places[peer]
+                place, its_token = places[peer]
                 for kind, sockets in enumerate((data, signs)):
-                    sockets[peer] = undo.enter_context(_connected(peer, (host, port), deadline))
-                    sockets[peer].sendall(_MAGIC + _HELLO.pack(bytes.fromhex(its_token), rank, kind))
+                    sockets[peer] = undo.enter_context(_connected(peer, place, deadline))
+                    sockets[peer].sendall(_MAGIC + _HELLO.pack(its_token, rank, kind))
             while len(data) + len(signs) < 2 * (size - 1):
                 missing = [peer for peer in range(size) if peer != rank and (peer not in data or peer not in signs)]
                 connection = _accepted(listener, missing, deadline)
@@ -103,6 +106,12 @@ class SocketLink(Link):
     def _exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
         sending = {peer: [memoryview(_SIZE.pack(data.nbytes)), data.data] for peer, data in outgoing.items()}
         receiving = {peer: _Arrival(peer, data) for peer, data in incoming.items()}
+        for peer in [*sending]:  # small messages need no wait
+            try:
+                if _sent(self._data[peer], sending[peer]):
+                    del sending[peer]
+            except OSError:
+                self._lose(peer)
         poll = select.poll()
         peers = {connection.fileno(): (peer, True) for peer, connection in self._signs.items()}
         for file in peers:
@@ -227,41 +236,45 @@ class _Arrival:
         self.size = bytearray(_SIZE.size)
         self.rest = [memoryview(self.size), data.data]
         self.nbytes = data.nbytes
+        self.is_checked = False  # whether the size was read
 
     def read(self, connection: socket.socket) -> bool:
         """Read the bytes that have arrived; return whether the message is complete."""
         while self.rest:
-            if self.rest[0].nbytes:
-                try:
-                    count = connection.recv_into(self.rest[0][:_PIECE])
-                except BlockingIOError:
-                    return False
-                if count == 0:
-                    raise ConnectionResetError
-                self.rest[0] = self.rest[0][count:]
-            if not self.rest[0].nbytes:
-                self.rest.pop(0)
-                if len(self.rest) == 1:
-                    (size,) = _SIZE.unpack(self.size)
-                    if size != self.nbytes:
-                        raise LostRanksError(
-                            [self.peer], f"rank {self.peer} sent {size} bytes, and this rank needs {self.nbytes}"
-                        )
+            try:
+                count = connection.recvmsg_into([part[:_PIECE] for part in self.rest])[0]
+            except BlockingIOError:
+                return False
+            if count == 0:
+                raise ConnectionResetError
+            _advance(self.rest, count)
+            if len(self.rest) < 2 and not self.is_checked:
+                self.is_checked = True
+                (size,) = _SIZE.unpack(self.size)
+                if size != self.nbytes:
+                    raise LostRanksError(
+                        [self.peer], f"rank {self.peer} sent {size} bytes, and this rank needs {self.nbytes}"
+                    )
         return True
 
 
 def _sent(connection: socket.socket, rest: list[memoryview]) -> bool:
-    """Write as many bytes as fit; return whether the message is complete."""
+    """Write as many bytes as fit; return whether the message is complete. A small message is one packet."""
     while rest:
-        if rest[0].nbytes:
-            try:
-                count = connection.send(rest[0][:_PIECE])
-            except BlockingIOError:
-                return False
-            rest[0] = rest[0][count:]
-        if not rest[0].nbytes:
-            rest.pop(0)
+        try:
+            count = connection.sendmsg([part[:_PIECE] for part in rest])
+        except BlockingIOError:
+            return False
+        _advance(rest, count)
     return True
+
+
+def _advance(rest: list[memoryview], count: int) -> None:
+    """Remove bytes from the front of a list of parts."""
+    while rest and count >= rest[0].nbytes:
+        count -= rest.pop(0).nbytes
+    if rest:
+        rest[0] = rest[0][count:]
 
 
 def _events(peer: int, sending: Mapping[int, Any], receiving: Mapping[int, Any]) -> int:
@@ -311,8 +324,23 @@ def _notice_lost_machines(connection: socket.socket) -> None:
 
 def _listening(address: str, backlog: int) -> socket.socket:
     """Return a socket that listens on a free port of an address."""
-    family = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((address, 0), family=family, backlog=max(backlog, 128))
+    try:
+        family = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, 0), family=family, backlog=max(backlog, 128))
+    except (OSError, TypeError, UnicodeError) as error:
+        raise ArgumentError(
+            f"Communicator: this machine can't listen at the address {shown(address)}: {error}; pass one of this "
+            "machine's own addresses"
+        ) from None
+
+
+def _place(peer: int, text: bytes) -> tuple[tuple[str, int], bytes]:
+    """Return the address at which a rank listens, and its token."""
+    try:
+        host, port, token = json.loads(text)
+        return (str(host), int(port)), bytes.fromhex(token)
+    except (ValueError, TypeError):
+        raise LostRanksError([peer], f"the exchange of the ranks' addresses gave no address of rank {peer}") from None
 
 
 def _connected(peer: int, place: tuple[str, int], deadline: float | None) -> socket.socket:

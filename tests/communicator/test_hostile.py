@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.launches import LATE, LIMIT, by_mpi, end, kill, launched, telling, together
+from helpers.launches import LATE, LIMIT, by_mpi, end, kill, launched, mpirun, telling, together
 from helpers.processes import printed
 from helpers.ranks import on_ranks
 from offload_args import Communicator, CommunicatorError, offload_args
@@ -54,6 +56,7 @@ def errors_of(calls: tuple[str, ...], **options: Any) -> list[BaseException]:
     return [result for result in results if isinstance(result, BaseException)]
 
 
+@pytest.mark.promise("T84", "T85")
 @pytest.mark.parametrize("first", METHODS)
 def test_two_threads_in_different_calls_both_raise(first: str) -> None:
     """Without a timeout and without debug: each pair of calls that would wait for each other forever."""
@@ -71,6 +74,7 @@ def test_three_threads_that_all_send_first_raise() -> None:
         assert "wait for each other in different calls" in str(error)
 
 
+@pytest.mark.promise("T82", "T84")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_thread_that_raises_is_named_in_each_method(method: str) -> None:
     first, second, lost = errors_of((method, "recv" if method == "send" else method, ""), timeout=None)
@@ -81,6 +85,7 @@ def test_a_thread_that_raises_is_named_in_each_method(method: str) -> None:
             assert error.ranks == (2,)
 
 
+@pytest.mark.promise("T82")
 def test_random_calls_of_threads_never_hang() -> None:
     names = [*METHODS, ""]
     for calls in np.random.default_rng(3).choice(names, (30, 3)):
@@ -100,6 +105,7 @@ def test_random_calls_of_threads_never_hang() -> None:
             assert "did not come within" not in str(result), (calls, results)
 
 
+@pytest.mark.promise("T82")
 def test_another_thread_closes_a_communicator_that_waits() -> None:
     first, second, third = Communicator.all(["host"] * 3)
     errors: dict[int, CommunicatorError] = {}
@@ -206,6 +212,7 @@ def test_another_thread_closes_a_communicator_of_sockets(port: int, tmp_path: Pa
         assert (status, out, errors) == (0, f"(0,) {words}\n", "")
 
 
+@pytest.mark.promise("T82", "T84")
 def test_ctrl_c_in_a_call_ends_the_other_threads(tmp_path: Path) -> None:
     code = """
 import os, signal, threading, numpy as np
@@ -310,11 +317,12 @@ with offload_args(x, everything, other, device="host") as (dx, dall, dother):
 """
 
 
+KILLED_IN = "all_reduce all_gather reduce_scatter broadcast reduce all_to_all recv barrier split".split()
+
+
+@pytest.mark.promise("T82")
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "method",
-    ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "recv", "barrier", "split"],
-)
+@pytest.mark.parametrize("method", KILLED_IN)
 def test_a_process_that_is_killed_within_a_call_is_named(method: str, port: int) -> None:
     for rank, (status, out, errors) in enumerate(end(launched(["-c", f"LATE = {LATE}{DIES}", method, "2"], 3, port))):
         if rank == 2:
@@ -469,6 +477,7 @@ def test_processes_of_mpi_that_end_within_a_call(program: str, tmp_path: Path) -
     assert by_mpi(["-c", code], 3, tmp_path) == outputs[program]
 
 
+@pytest.mark.promise("T82")
 @pytest.mark.later
 def test_a_process_of_mpi_that_closes_early_is_named(tmp_path: Path) -> None:
     """Without a timeout: rank 2 leaves after the first call, and the others call again."""
@@ -485,3 +494,117 @@ with communicator, offload_args(x := np.ones(100_000), device="host") as (dx,):
             print(error.ranks, flush=True)
 """
     assert by_mpi(["-c", code], 3, tmp_path) == ["(2,)\n", "(2,)\n", ""]
+
+
+@pytest.mark.promise("T82")
+@pytest.mark.later
+def test_a_process_of_mpi_that_ends_with_an_open_communicator_is_named(tmp_path: Path) -> None:
+    """Without a timeout: rank 2 raises an exception outside of a `with` block, and MPI then waits for the others."""
+    code = """
+from offload_args import Communicator, CommunicatorError
+communicator = Communicator.from_mpi(device="host")
+communicator.barrier()
+if communicator.rank == 2:
+    raise SystemExit
+try:
+    communicator.barrier()
+except CommunicatorError as error:
+    print(error.ranks, flush=True)
+"""
+    assert by_mpi(["-c", code], 3, tmp_path) == ["(2,)\n", "(2,)\n", ""]
+
+
+DIES_IN_MPI = """
+import os, pathlib, signal, sys
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+from offload_args.communicator import mpi
+c = Communicator.from_mpi(device="host", timeout=5)
+x, everything, other = np.ones(60_000), np.ones(3 * 60_000), np.ones(3 * 60_000)
+wait = mpi.MpiLink._wait
+def wait_and_die(self, *arguments):
+    os.kill(os.getpid(), signal.SIGKILL)  # within the call, after its sends and receives were posted
+try:
+    with offload_args(x, everything, other, device="host") as (dx, dall, dother):
+        dx.fill(2.0)
+        c.barrier()
+        if c.rank == 2:
+            mpi.MpiLink._wait = wait_and_die
+        {
+            "all_reduce": lambda: c.all_reduce(dx),
+            "all_gather": lambda: c.all_gather(dx, dall),
+            "reduce_scatter": lambda: c.reduce_scatter(dall, dx),
+            "broadcast": lambda: c.broadcast(dx, 2),
+            "reduce": lambda: c.reduce(dx, root=2),
+            "all_to_all": lambda: c.all_to_all(dall, dother),
+            "recv": lambda: c.recv(dx, 0) if c.rank == 2 else c.send(dx, 2),
+            "barrier": lambda: c.barrier(),
+            "split": lambda: c.split(0),
+        }[sys.argv[1]]()
+        c.barrier()
+        c.barrier()
+except CommunicatorError as error:
+    pathlib.Path(sys.argv[2], str(c.rank)).write_text(f"{error.ranks} {(x == 1).all()}")
+    os._exit(0)
+"""
+
+
+def in_mpi(method: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program whose last rank dies in a call; the other ranks write their errors to files."""
+    command = [*mpirun(), *options, "-n", "3", sys.executable, "-c", DIES_IN_MPI, method, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("T82", "T84")
+@pytest.mark.parametrize("method", KILLED_IN)
+def test_a_process_of_mpi_that_is_killed_within_a_call_is_named(method: str, tmp_path: Path) -> None:
+    """With this option, mpirun does not end the other processes; MPI itself never reports the death."""
+    ran = in_mpi(method, tmp_path, "--enable-recovery")
+    errors = [(tmp_path / rank).read_text() for rank in "01"]
+    for error in errors:  # a rank may also wait for the other one, which waits for the killed rank
+        assert error in ("(2,) True", "(0, 2) True", "(1, 2) True"), (errors, ran.stdout, ran.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("T82")
+@pytest.mark.parametrize("method", ["all_reduce", "broadcast", "recv"])
+def test_a_process_that_mpi_reports_as_failed_is_named(method: str, tmp_path: Path) -> None:
+    ran = in_mpi(method, tmp_path, "--with-ft", "ulfm")
+    errors = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert errors == {"0": "(2,) True", "1": "(2,) True"}, (errors, ran.stdout, ran.stderr)
+
+
+@pytest.mark.later
+@pytest.mark.promise("T82")
+def test_mpirun_ends_when_a_process_is_killed_within_a_call(tmp_path: Path) -> None:
+    ran = in_mpi("all_reduce", tmp_path)
+    assert ran.returncode == 128 + signal.SIGKILL
+    assert "process rank 2" in ran.stderr and "signal 9" in ran.stderr
+
+
+@pytest.mark.later
+def test_odd_communicators_and_keys_of_mpi(tmp_path: Path) -> None:
+    code = """
+from mpi4py import MPI
+from offload_args import ArgumentError, Communicator
+comm = MPI.COMM_WORLD
+freed = comm.Dup()
+freed.Free()
+half = comm.Split(comm.Get_rank() % 2)
+between = half.Create_intercomm(0, comm, 1 - comm.Get_rank() % 2)
+for odd in (MPI.COMM_NULL, freed, between):
+    try:
+        Communicator.from_mpi(odd, device="host")
+    except ArgumentError as error:
+        print(str(error).partition("got ")[2])
+with Communicator.from_mpi(half, device="host") as part:
+    assert part.size == 1
+for _ in range(20):
+    Communicator.from_mpi(device="host")  # a thread closes it, while this thread makes the next one
+with Communicator.from_mpi(device="host") as c:
+    with c.split(-(2**40), -(2**40) * c.rank) as part:
+        print(part.rank == 1 - c.rank, flush=True)
+"""
+    null = "MPI.COMM_NULL, or one that was freed"
+    assert by_mpi(["-c", code], 2, tmp_path) == [f"{null}\n{null}\none between two groups\nTrue\n"] * 2

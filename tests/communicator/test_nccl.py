@@ -100,6 +100,7 @@ for debug in (False, True):
     assert printed(BEGIN + code, **double) == ""
 
 
+@pytest.mark.promise("T82", "T83", "T84")
 @pytest.mark.later
 def test_a_rank_that_raises_or_comes_too_late(double: dict[str, str]) -> None:
     code = """
@@ -160,6 +161,7 @@ second.close()
     assert printed(BEGIN + code, **double) == "1\n"
 
 
+@pytest.mark.promise("T83")
 def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int, tmp_path: Path) -> None:
     code = """
 try:

@@ -84,6 +84,7 @@ except CommunicatorError as error:
 """
 
 
+@pytest.mark.promise("T82", "T84")
 def test_a_killed_rank_is_named(port: int) -> None:
     for status, out, errors in kill(launched(["-c", KILLED], 3, port), 2)[:2]:
         assert (status, errors) == (0, "")
@@ -109,6 +110,7 @@ Communicator.run(main, timeout={LATE})
         assert "rank 1 raised KeyError" in results[rank][2]
 
 
+@pytest.mark.promise("T83")
 def test_ranks_that_do_not_come(port: int) -> None:
     code = """
 import os

@@ -265,6 +265,7 @@ def failing(communicator: Communicator, other: int) -> object:
     return None
 
 
+@pytest.mark.promise("T82")
 def test_a_rank_that_raises_ends_the_wait_of_the_others(on: str) -> None:
     results = on_ranks(lambda communicator: failing(communicator, 1), [on] * 3, timeout=600)
     assert isinstance(results[1], KeyError)
@@ -289,6 +290,7 @@ def test_a_timeout_may_be_longer_than_the_system_waits(on: str, timeout: float) 
     assert Communicator.run(main, devices=[on, on], timeout=timeout) == [6.0, 6.0]
 
 
+@pytest.mark.promise("T83")
 def test_a_rank_that_does_not_come_in_time(on: str) -> None:
     first, _ = Communicator.all([on, on], timeout=0.05)
     x = np.ones(3)
@@ -304,6 +306,7 @@ def test_a_rank_that_does_not_come_in_time(on: str) -> None:
     assert np.array_equal(x, np.ones(3))
 
 
+@pytest.mark.promise("T85")
 def test_different_sizes_raise_on_every_rank(on: str) -> None:
     def main(communicator: Communicator) -> None:
         x = np.ones(3 + communicator.rank)
@@ -324,6 +327,7 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.promise("T85")
 @pytest.mark.parametrize("difference", DIFFERENT)
 def test_debug_compares_the_calls(on: str, difference: str) -> None:
     def main(communicator: Communicator) -> str:
@@ -339,6 +343,7 @@ def test_debug_compares_the_calls(on: str, difference: str) -> None:
     assert first.partition(": rank 0")[2] == second.partition(": rank 0")[2]
 
 
+@pytest.mark.promise("T85")
 def test_debug_compares_send_and_recv(on: str) -> None:
     def main(communicator: Communicator) -> None:
         x = np.ones(3 + communicator.rank)
