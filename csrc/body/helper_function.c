@@ -451,26 +451,68 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   return state ? destroy(routine->function, state) : status;
 }
 
-int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
-  const oa_library *library = routine->library;
-  oa_object_use use = {.name = routine->record[0].name, .kind = kind_of(routine, 0), .handle = values[0].pointer};
+/* A call of a library's function that aborts an object. */
+typedef struct abortion {
+  const oa_routine *routine;
+  int (*abort)(void *);
   void *native;
+  oa_device *device;
+  int status;
+  oa_saved_error error;
+  bool is_over; /* under the lock, if the call is made by its own thread */
+} abortion;
+
+static int abort_native(const abortion *a) {
   oa_before saved;
-  (void)device;
-  int (*abort)(void *) = (int (*)(void *))oa_routine_symbol(routine, 0);
-  if (!abort) return OA_ERROR_LIBRARY;
-  int status = oa_core_start();
-  if (status || (status = oa_object_seize(routine->function, library, &use, &native))) return status;
-  oa_object_state *state = use.state;
-  if (!(status = enter(state->device, &saved))) {
-    const int answer = abort(native);
-    if (answer != library->success) {
-      char text[OA_STATUS_TEXT];
-      oa_library_status_text(library, answer, text, sizeof text);
-      status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", routine->function, text);
-    }
-    status = leave(state->device, saved, status);
+  int status = enter(a->device, &saved);
+  if (status) return status;
+  const oa_library *library = a->routine->library;
+  const int answer = a->abort(a->native);
+  if (answer != library->success) {
+    char text[OA_STATUS_TEXT];
+    oa_library_status_text(library, answer, text, sizeof text);
+    status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", a->routine->function, text);
   }
+  return leave(a->device, saved, status);
+}
+
+static void *abort_in_thread(void *argument) {
+  abortion *a = argument;
+  a->status = abort_native(a);
+  if (a->status) oa_error_save(&a->error);
+  oa_lock();
+  a->is_over = true;
+  oa_announce_change();
+  oa_unlock();
+  return NULL;
+}
+
+/* Aborts an object that graphs hold. The library's function stops the graphs' calls first, and then waits until the
+ * graphs have been destroyed. So another thread makes the call, while this thread destroys the graphs. */
+static int abort_with_graphs(abortion *a, const oa_object_state *state) {
+  if (oa_start_thread(abort_in_thread, a))
+    return oa_fail(OA_ERROR_MEMORY, "%s: no thread could be started to abort %s; its memory stays in use",
+                   a->routine->function, a->routine->record[0].name);
+  oa_lock();
+  oa_captures_end(state);
+  while (!a->is_over) oa_wait_change();
+  oa_unlock();
+  if (a->status) oa_error_restore(&a->error);
+  return a->status;
+}
+
+int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
+  oa_object_use use = {.name = routine->record[0].name, .kind = kind_of(routine, 0), .handle = values[0].pointer};
+  bool has_graphs;
+  (void)device;
+  abortion a = {.routine = routine, .abort = (int (*)(void *))oa_routine_symbol(routine, 0)};
+  if (!a.abort) return OA_ERROR_LIBRARY;
+  int status = oa_core_start();
+  if (status || (status = oa_object_seize(routine->function, routine->library, &use, &a.native, &has_graphs)))
+    return status;
+  oa_object_state *state = use.state;
+  a.device = state->device;
+  status = has_graphs ? abort_with_graphs(&a, state) : abort_native(&a);
   const int failed = oa_object_drop_seized(routine->function, state) ? destroy(routine->function, state) : OA_OK;
   return status ? status : failed;
 }

@@ -110,6 +110,21 @@ static int end(oa_call *call, int status) {
   return oa_fail_in(status, "%s", call->function);
 }
 
+/* Ends a call that has read. Fails if a communicator was aborted meanwhile, and a graph of its calls wrote them. */
+static int end_reading(oa_call *call, int status) {
+  const oa_device *device = call->device;
+  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) {
+    oa_lock();
+    const oa_slot *slot = call->operands[0].slot;
+    if (slot->mapping->spoiled && slot->group->invalid)
+      status = oa_fail(OA_ERROR_INVALID,
+                       "a communicator was aborted while a graph that writes %s ran; the results are undefined",
+                       slot->mapping->views[slot->view].name);
+    oa_unlock();
+  }
+  return end(call, status);
+}
+
 static void *stream_of(const oa_call *call) { return ((const oa_stream *)call->stream)->native; }
 
 int oa_pointer_invalidate(oa_any *pointer) {
@@ -374,7 +389,7 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   oa_pieces_start(&pieces, ndim, shape, forwards, packed, a.itemsize);
   status = read_device(&call, &pieces, values, nbytes);
   if (!status) reverse_axes(values, ndim, shape, strides, nbytes);
-  return end(&call, status);
+  return end_reading(&call, status);
 }
 
 /* -- host arrays of any strides -- */
@@ -448,5 +463,5 @@ int oa_pointer_read_strided(const oa_any *pointer, void *values, int ndim, const
   const int64_t begun = oa_trace_begin();
   status = read_line(&r, &s.move);
   if (begun) oa_trace_copies(OA_TRACE_DOWN, begun, r.device, &s.move, 1, NULL, status);
-  return end(&s.call, status);
+  return end_reading(&s.call, status);
 }

@@ -3,6 +3,7 @@
 #include "base/sized.h"
 #include "library/handles.h"
 #include "region/caller.h"
+#include "region/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,10 +203,12 @@ int oa_fail_held(const char *function, const char *name) {
                  function, name);
 }
 
-int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native) {
+int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native,
+                    bool *has_graphs) {
+  *has_graphs = false;
   oa_lock();
   int status = find(function, library, use);
-  if (!status && use->state->graphs) status = oa_fail_held(function, use->name);
+  if (!status && use->state->graphs) status = oa_captures_abort(function, use->name, use->state, has_graphs);
   if (!status) {
     int ignored;
     *native = use->state->native;

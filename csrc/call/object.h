@@ -96,8 +96,10 @@ int oa_object_destroy_native(const char *function, const oa_library *library, co
 /* Fails for a function that would end an object while a graph has calls of it. */
 __attribute__((cold)) int oa_fail_held(const char *function, const char *name);
 /* Takes an object from its users, even while calls use the object. The object is stale from now on, and its state has
- * one more holder. The caller has to destroy *native. Fails if a graph holds the object. */
-int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
+ * one more holder. The caller has to destroy *native, and to end the graphs that hold the object if there are any
+ * (oa_captures_end). Fails if calls that use the object are being captured. */
+int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native,
+                    bool *has_graphs);
 /* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns true if this was
  * the last holder, so that the caller has to destroy the remaining parts of the object. */
 bool oa_object_drop_seized(const char *function, oa_object_state *state);

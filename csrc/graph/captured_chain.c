@@ -12,8 +12,10 @@
 #include "region/capture.h"
 #include "region/slot.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef struct chain {
   oa_slot *slot;
@@ -23,6 +25,7 @@ typedef struct chain {
   oa_capture capture;
   bool capturing;
   bool released; /* the chain has no handle any more, and the last user frees the chain */
+  bool ending;   /* a thread destroys the graph without the lock; it frees the chain if it was released meanwhile */
   int users;     /* number of threads that replay the chain */
   void *graph;   /* the backend's graph; NULL before the capture has ended */
   bool is_ready; /* the graph can be launched */
@@ -74,6 +77,7 @@ static int end_capture(chain *c) {
   if (region) region->capture = NULL;
   c->capturing = false;
   oa_capture_end(&c->capture);
+  c->capture.is_whole = true;
   oa_stream_make_unknown(stream);
   oa_unlock();
   const int status = c->device->backend->graph_end(c->device, &stream->native, &c->graph);
@@ -81,11 +85,12 @@ static int end_capture(chain *c) {
   return status;
 }
 
-/* Frees a chain that has no handle any more, after its last replay. Called with the lock, which it frees and takes
- * again. */
-static int destroy(chain *c) {
+/* Destroys the graph after its last replay, and ends the holds of the objects of its calls. Called with the lock, which
+ * it frees and takes again. */
+static int end_graph(chain *c) {
   oa_device *device = c->device;
   int status = OA_OK;
+  c->ending = true;
   if (c->capturing) status = end_capture(c);
   const bool waits = c->last && c->last->waited < c->ticket;
   /* This is false if the region was left, because leaving has waited for the caller's streams. */
@@ -97,11 +102,56 @@ static int destroy(chain *c) {
     const int destroyed = device->backend->graph_destroy(device, c->graph);
     if (!status) status = destroyed;
   }
+  c->graph = NULL;
+  oa_capture_let_go(&c->capture);
+  oa_lock();
+  c->ending = false;
+  oa_announce_change();
+  return status;
+}
+
+/* Frees a chain that has no handle any more. Called with the lock, which it frees and takes again. */
+static int destroy(chain *c) {
+  const int status = end_graph(c);
+  oa_unlock();
   oa_capture_free(&c->capture);
   oa_lock();
   oa_stream_return(c->capture.stream);
   free(c);
   return status;
+}
+
+/* Frees a released chain that nobody uses any more. Called with the lock, which it frees and takes again. */
+static int destroy_unused(chain *c) { return c->released && !c->users && !c->ending ? destroy(c) : OA_OK; }
+
+static chain *chain_of(const oa_capture *capture) { return (chain *)((uintptr_t)capture - offsetof(chain, capture)); }
+
+/* Returns whether a replay may be under way: no thread has waited for the last replay, and it does not end soon. */
+static bool may_run(const oa_capture *capture) {
+  const chain *c = chain_of(capture);
+  const oa_backend *backend = c->device->backend;
+  if (backend->flags & OA_SYNCHRONOUS) return false;
+  if (c->users || c->was_foreign) return true;
+  if (!c->last || c->last->waited >= c->ticket) return false;
+  int done = 0;
+  if (oa_stream_mark(c->last)) return true;
+  for (int i = 0; i < 100 && !done && !backend->event_done(c->device, c->last->event, &done); i++)
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+  return !done;
+}
+
+/* Ends the graph of a chain after an object of its calls was aborted. */
+static void end_after_abort(oa_capture *capture) {
+  chain *c = chain_of(capture);
+  if (c->ending || c->users) {
+    oa_wait_change();
+    return;
+  }
+  oa_saved_error saved;
+  end_graph(c);
+  oa_error_save(&saved);
+  destroy_unused(c);
+  oa_error_restore(&saved);
 }
 
 /* Waits until the captured calls of other threads have ended. Fails if this thread has a call open. Fails and frees the
@@ -114,7 +164,7 @@ static int wait_for_calls(const char *function, chain *c) {
   while (c->capturing && c->capture.open) oa_wait_change();
   c->users--;
   if (!c->released) return OA_OK;
-  if (!c->users) destroy(c);
+  destroy_unused(c);
   return oa_fail(OA_ERROR_STALE, "%s: the chain was released meanwhile", function);
 }
 
@@ -126,6 +176,8 @@ int oa_chain_begin(oa_region *handle, oa_chain **result) {
   chain *c = calloc(1, sizeof *c);
   if (!c) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a chain", function);
   c->region = handle;
+  c->capture.may_run = may_run;
+  c->capture.end = end_after_abort;
   oa_lock();
   oa_region_state *region = region_of(c);
   int capturing = 0;
@@ -183,6 +235,11 @@ int oa_chain_end(oa_chain *handle) {
 }
 
 /* -- replaying ----------------------------------------------------------------------------------------------------- */
+
+static int fail_aborted(const char *function, const chain *c) {
+  return oa_fail(OA_ERROR_STALE, "%s: %s of the captured calls was aborted; make another, and capture the calls again",
+                 function, atomic_load(&c->capture.aborted));
+}
 
 static int fail_stale(const char *function) {
   return oa_fail(OA_ERROR_STALE,
@@ -291,6 +348,7 @@ static int replay(const char *function, chain *c, device_loop *loop) {
     status =
         loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
     const bool did_nothing = loop && !loop->ran;
+    if (OA_UNLIKELY(atomic_load(&c->capture.aborted) != NULL)) status = fail_aborted(function, c);
     oa_saved_error saved;
     oa_error_save(&saved);
     const int ended = did_nothing ? (oa_call_cancel(&call), OA_OK) : oa_end(&call, status);
@@ -321,6 +379,8 @@ static chain *use(const char *function, const oa_chain *handle, int *status) {
   if (!region_of(c))
     *status =
         oa_fail(OA_ERROR_STALE, "%s: the chain's region has ended; capture the calls in an open region", function);
+  else if (atomic_load(&c->capture.aborted))
+    *status = fail_aborted(function, c);
   else if (c->capturing)
     *status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
   if (*status) {
@@ -334,10 +394,11 @@ static chain *use(const char *function, const oa_chain *handle, int *status) {
 /* Ends a use of a chain. The last user frees the chain if it was released. */
 static void end_use(chain *c) {
   oa_lock();
-  if (--c->users == 0 && c->released) {
+  if (--c->users == 0 && atomic_load(&c->capture.aborted)) oa_announce_change();
+  if (c->users == 0 && c->released) {
     oa_saved_error saved;
     oa_error_save(&saved);
-    destroy(c);
+    destroy_unused(c);
     oa_error_restore(&saved);
   }
   oa_unlock();
@@ -541,7 +602,7 @@ int oa_chain_release(oa_chain *handle) {
   if (!(status = wait_for_calls("oa_chain_release", c))) {
     oa_slot_free(c->slot);
     c->released = true;
-    if (!c->users) status = destroy(c);
+    status = destroy_unused(c);
   }
   oa_unlock();
   return status;

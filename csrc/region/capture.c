@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static oa_capture *holding; /* captures that hold objects; under the lock */
+
 oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream) {
   return region->capture && region->capture->stream == stream ? region->capture : NULL;
 }
@@ -221,22 +223,81 @@ int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *obje
   if (*is_new) {
     *own = (oa_captured_object){capture->objects, object, let_go};
     capture->objects = own;
+    if (!capture->listed) {
+      capture->listed = true;
+      capture->next = holding;
+      holding = capture;
+    }
   }
   oa_unlock();
   if (noted) free(own);
   return OA_OK;
 }
 
-/* Ends the holds of the objects. */
-static void free_objects(const oa_capture *capture) {
+void oa_capture_let_go(oa_capture *capture) {
   oa_saved_error saved;
   oa_error_save(&saved);
-  for (oa_captured_object *o = capture->objects, *next; o; o = next) {
+  oa_lock();
+  oa_captured_object *objects = capture->objects;
+  capture->objects = NULL;
+  if (capture->listed) {
+    oa_capture **link = &holding;
+    while (*link != capture) link = &(*link)->next;
+    *link = capture->next;
+    capture->listed = false;
+    oa_announce_change();
+  }
+  oa_unlock();
+  for (oa_captured_object *o = objects, *next; o; o = next) {
     next = o->next;
     o->let_go(o->object);
     free(o);
   }
   oa_error_restore(&saved);
+}
+
+/* -- objects that are aborted -- */
+
+static bool uses(const oa_capture *capture, const void *object) {
+  const oa_captured_object *noted = capture->objects;
+  while (noted && noted->object != object) noted = noted->next;
+  return noted;
+}
+
+/* Makes undefined all that the graph writes. A region that is bringing some of it down discards it. */
+static void spoil(const oa_capture *capture) {
+  for (const oa_captured *c = capture->groups; c < capture->groups + capture->count; c++)
+    for (oa_mapping *m = c->writes ? oa_mappings : NULL; m; m = m->next) {
+      if (m != c->mapping || m->serial != c->serial) continue;
+      m->groups[c->group].invalid = m->spoiled = true;
+      if (m->leaving) m->leaving->spoiled = true;
+    }
+}
+
+int oa_captures_abort(const char *function, const char *name, const void *object, bool *any) {
+  *any = false;
+  for (const oa_capture *c = holding; c; c = c->next)
+    if (!c->is_whole && uses(c, object))
+      return oa_fail(OA_ERROR_CAPTURE, "%s: calls with %s are being captured; end the capture first", function, name);
+  for (oa_capture *c = holding; c; c = c->next) {
+    if (!uses(c, object)) continue;
+    *any = true;
+    atomic_store(&c->aborted, name);
+    if (c->may_run(c)) spoil(c);
+  }
+  return OA_OK;
+}
+
+void oa_captures_end(const void *object) {
+  oa_capture *c = holding;
+  while (c) {
+    if (uses(c, object)) {
+      c->end(c);
+      c = holding; /* the list may have changed */
+    } else {
+      c = c->next;
+    }
+  }
 }
 
 /* Makes the handles use the libraries' own memory again. */
@@ -259,7 +320,7 @@ static void free_handles(const oa_capture *capture) {
 void oa_capture_free(oa_capture *capture) {
   oa_device *device = capture->stream->device;
   free_handles(capture);
-  free_objects(capture);
+  oa_capture_let_go(capture);
   for (oa_captured_workspace *w = capture->workspaces, *next; w; w = next) {
     next = w->next;
     if (!atomic_load(&device->lost)) oa_device_free(device, capture->stream->native, w->address, w->nbytes);

@@ -65,7 +65,8 @@ typedef struct oa_captured_object {
   void (*let_go)(void *object); /* ends the hold of the object */
 } oa_captured_object;
 
-/* A capture of a region's calls by the core, and its result. */
+/* A capture of a region's calls by the core, and its result. The owner sets the functions. They are called with the
+ * lock, and `end` frees it and takes it again. */
 typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
   oa_captured *groups;
@@ -83,8 +84,14 @@ typedef struct oa_capture {
   int call_count, call_capacity;
   oa_captured_use *uses;
   int use_count, use_capacity;
-  int open;    /* calls that have begun and not ended */
-  bool failed; /* a call failed, or could not be noted: the graph can't be used */
+  int open;                      /* calls that have begun and not ended */
+  bool failed;                   /* a call failed, or could not be noted: the graph can't be used */
+  bool is_whole;                 /* the capture has ended */
+  _Atomic(const char *) aborted; /* the object that was aborted, for messages; NULL: none. Set under the lock */
+  bool (*may_run)(const struct oa_capture *); /* returns whether a replay may be under way */
+  void (*end)(struct oa_capture *);           /* ends the graph, or waits until another thread has ended it */
+  struct oa_capture *next;                    /* in the list of captures that have held objects */
+  bool listed;
 } oa_capture;
 
 /* Returns the capture that a call to that stream of the region belongs to; NULL: the core does not capture that
@@ -111,6 +118,14 @@ int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const o
 /* Notes an object that a captured call uses, unless the object is noted already. *is_new becomes true if the object was
  * not noted: the caller then has to hold it, and the end of the graph calls let_go. Called without the lock. */
 int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *object), bool *is_new);
+/* Fails with OA_ERROR_CAPTURE if calls that use the object are being captured. Otherwise makes all graphs with calls
+ * that use it stale, and what their running replays write undefined; *any: there are such graphs. name: the object's,
+ * a literal. Called with the lock. */
+int oa_captures_abort(const char *function, const char *name, const void *object, bool *any);
+/* Ends these graphs. Called with the lock, which it frees and takes again. */
+void oa_captures_end(const void *object);
+/* Ends the holds of all objects. Called without the lock. */
+void oa_capture_let_go(oa_capture *capture);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */
 void oa_capture_free(oa_capture *capture);
 

@@ -544,6 +544,17 @@ static void leave_coherent(const oa_region_state *region, bool arrived) {
   }
 }
 
+/* Fails if an object was aborted while a graph with calls of it wrote arrays that are coming down. Takes the lock. */
+static int check_spoiled(const oa_region_state *region) {
+  oa_lock();
+  const bool spoiled = region->spoiled;
+  oa_unlock();
+  if (!spoiled) return OA_OK;
+  return oa_fail(OA_ERROR_INVALID,
+                 "leaving the region: a communicator was aborted while a graph of its calls ran; the results are "
+                 "undefined, and nothing was copied back");
+}
+
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
  * Called with the lock, which it frees and takes again. */
 static void complete(oa_region_state *region) {
@@ -566,6 +577,7 @@ static void complete(oa_region_state *region) {
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
   const bool over = (!status && ordered) || oa_device_quiesce(device);
   oa_held_blocks_return(device, &region->blocks, region->stream->native, over);
+  if (!status && wait) status = check_spoiled(region);
   if (!status && ordered) {
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
     region->has_arrived = !status && region->move_count;

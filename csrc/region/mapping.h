@@ -91,6 +91,7 @@ typedef struct oa_mapping {
   bool moving;     /* a thread allocates or copies the memory without the lock: no call may begin */
   uint8_t special; /* a sum of oa_mapping_special; calls look closer at such mappings */
   bool escaped;    /* an address in the mapping was exposed */
+  bool spoiled;    /* the abort of a communicator has made bytes undefined */
   bool listed;     /* the mapping is in the present table */
   oa_uses uses;
   oa_guard *guard; /* NULL: the arrays are not guarded */

@@ -29,6 +29,7 @@ struct oa_region_state {
   bool completing;       /* a thread makes the copies of `moves` */
   oa_move *moves;        /* copies on their way down */
   int move_count;
+  bool spoiled;          /* the abort of a communicator made bytes undefined that are on their way down */
   int status;            /* status of the first failure of leaving; oa_region_wait reports it */
   oa_saved_error *error; /* text of this failure; NULL: there was no host memory for the text */
   bool has_arrived;      /* all bytes that were to come down have arrived */

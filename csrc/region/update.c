@@ -437,6 +437,19 @@ static void free_plan(plan *p) {
 
 /* -- moving -- */
 
+/* Fails if an object was aborted while a graph with calls of it wrote some of the mapping. Takes the lock. */
+static int check_spoiled(const plan *p, const oa_mapping *mapping) {
+  const oa_view *spoiled = NULL;
+  oa_lock();
+  for (const oa_view *v = mapping->views; mapping->spoiled && v < mapping->views + mapping->view_count; v++)
+    if (mapping->groups[v->group].invalid && matters(p, mapping, v)) spoiled = v;
+  oa_unlock();
+  if (!spoiled) return OA_OK;
+  return oa_fail(OA_ERROR_INVALID,
+                 "%s: a communicator was aborted while a graph that writes %s ran; the results are undefined",
+                 p->function, spoiled->name);
+}
+
 /* Makes the planned moves of one mapping, and waits for them. Called without the lock. */
 static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped) {
   oa_mapping *mapping = h->mapping;
@@ -458,6 +471,7 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
   const int waited = order ? device->backend->stream_synchronize(device, native) : OA_OK;
   const bool over = !waited || oa_device_quiesce(device);
   if (!status) status = waited;
+  if (p->from && !status) status = check_spoiled(p, mapping);
   if (p->from && !status) status = oa_transfer_settle(device, native, moves, h->count);
   if (begun) oa_trace_copies(p->from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, device, moves, h->count, NULL, status);
   oa_transfer_cancel(device, moves, h->count, over);

@@ -1,11 +1,14 @@
 /* Chains: captured calls of a region, which run at each replay, beside calls of other threads. */
 #include "offload_args/chain.h"
 #include "one_device.h"
+#include "region/capture.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const oa_library *const oa_libraries[] = {NULL};
 
@@ -359,6 +362,118 @@ static void a_function_that_fails_fails_its_call_and_its_replay(void) {
   check_empty();
 }
 
+/* -- objects that are aborted, such as communicators whose peers have died -- */
+
+static atomic_int gate; /* the captured call runs when this is 1 */
+static int holds;
+
+static void run_behind_gate(void *data) {
+  while (!atomic_load(&gate)) usleep(100);
+  run_axpy(data);
+}
+
+static void let_go(void *object) { holds -= object == (void *)&holds; }
+
+/* Captures y += x, which waits for the gate and uses the object `holds`. */
+static int add_behind_gate(const oa_array arrays[2]) {
+  oa_operand operands[] = {{.name = "x", .pointer = arrays[0].handle, .access = OA_READ, .dtype = OA_F32},
+                           {.name = "y", .pointer = arrays[1].handle, .access = OA_READ_WRITE, .dtype = OA_F32}};
+  for (int i = 0; i < 2; i++) operands[i].extent = (oa_extent)OA_VECTOR(N, 1, "n", "1");
+  oa_call call = {.function = "test.add", .operands = operands, .count = 2};
+  const int status = oa_begin(&call);
+  if (status) return status;
+  bool is_new;
+  CHECK_OK(oa_capture_hold(oa_capture_of(call.region, call.stream), &holds, let_go, &is_new));
+  holds += is_new;
+  struct axpy p = {N, 1, 1, 1, operands[0].address, operands[1].address, 0};
+  return oa_submit(&call, run_behind_gate, &p, sizeof p);
+}
+
+typedef struct reader {
+  enum { READ, UPDATE, LEAVE } kind;
+  oa_region *region;
+  oa_array *array;
+  int status;
+} reader;
+
+static void *read_results(void *argument) {
+  reader *r = argument;
+  float values[N];
+  if (r->kind == READ) r->status = oa_pointer_read(r->array->handle, values, 0, NULL, NULL);
+  if (r->kind == UPDATE) r->status = oa_update_from(r->array, -1);
+  if (r->kind == LEAVE) {
+    CHECK_OK(oa_region_finish(r->region, OA_COMMIT, NULL));
+    r->status = oa_region_wait(r->region);
+  }
+  return NULL;
+}
+
+/* Promise T77. The reader usually waits for the replay when the object is aborted. */
+static void an_aborted_object_makes_results_of_running_replays_undefined(int kind) {
+  pthread_t thread;
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  bool any = false;
+  set();
+  atomic_store(&gate, 0);
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(add_behind_gate(arrays));
+  oa_lock();
+  CHECK_FAILS(oa_captures_abort("test.abort", "object", &holds, &any), OA_ERROR_CAPTURE, "are being captured");
+  oa_unlock();
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_OK(oa_chain_replay(chain));
+  reader r = {.kind = kind, .region = region, .array = &arrays[1]};
+  CHECK(pthread_create(&thread, NULL, read_results, &r) == 0);
+  usleep(20000);
+  oa_lock();
+  CHECK_OK(oa_captures_abort("test.abort", "object", &holds, &any));
+  oa_unlock();
+  CHECK(any && holds == 1);
+  atomic_store(&gate, 1); /* the library stops the call */
+  oa_lock();
+  oa_captures_end(&holds);
+  oa_unlock();
+  CHECK(holds == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(r.status == OA_ERROR_INVALID);
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, kind == LEAVE ? "region has ended" : "object of the captured");
+  if (kind != LEAVE) {
+    CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+    CHECK_FAILS(oa_region_wait(region), OA_ERROR_INVALID, "argument 2 was left undefined");
+  }
+  CHECK(y[3] == 1 && x[3] == 3);
+  CHECK_OK(oa_chain_release(chain));
+  check_empty();
+}
+
+/* Promise T77. */
+static void an_aborted_object_keeps_results_of_replays_that_are_over(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  bool any = false;
+  float values[N];
+  set();
+  atomic_store(&gate, 1);
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(add_behind_gate(arrays));
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_OK(oa_chain_replay(chain));
+  CHECK_OK(oa_pointer_read(arrays[1].handle, values, 0, NULL, NULL));
+  oa_lock();
+  CHECK_OK(oa_captures_abort("test.abort", "object", &holds, &any));
+  oa_captures_end(&holds);
+  oa_unlock();
+  CHECK(any && holds == 0);
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "object of the captured calls was aborted");
+  leave(region);
+  CHECK(y[3] == 1 + 3);
+  CHECK_OK(oa_chain_release(chain));
+  check_empty();
+}
+
 int main(void) {
   static const char *const names[] = {"host", "sim:0"};
   for (int i = 0; i < 2; i++) {
@@ -374,6 +489,9 @@ int main(void) {
     calls_of_another_thread_are_captured_too();
     a_function_runs_on_the_thread_of_the_call_and_of_each_replay();
     a_function_that_fails_fails_its_call_and_its_replay();
+    for (int kind = READ; kind <= LEAVE && has_streams; kind++)
+      an_aborted_object_makes_results_of_running_replays_undefined(kind);
+    an_aborted_object_keeps_results_of_replays_that_are_over();
   }
   return failures();
 }

@@ -42,8 +42,10 @@ struct graph {
   void *forks[MOST_FORKS]; /* streams that joined later, and have work for which the origin has not waited */
   pthread_t thread;
   int device, mode, is_invalid, is_complete, is_destroyed;
-  int is_body;   /* of a loop */
-  int allocates; /* a library's captured call allocates memory, so no other graph may contain this graph */
+  struct graph *source; /* of an executable: the captured graph */
+  int executables;      /* that were made of this graph, and are not destroyed */
+  int is_body;          /* of a loop */
+  int allocates;        /* a library's captured call allocates memory, so no other graph may contain this graph */
 };
 /* The condition of a loop in a graph. Never freed. */
 struct condition {
@@ -148,6 +150,16 @@ int gpu_double_captures(const void *stream, operation *run, const void *argument
   return 1;
 }
 
+/* Returns the graph that captures a stream; NULL: none. */
+const void *gpu_double_graph(const void *stream);
+const void *gpu_double_graph(const void *stream) { return capture_of(stream); }
+/* Returns whether a graph, or an executable that was made of it, has not been destroyed. */
+int gpu_double_lives(const void *graph);
+int gpu_double_lives(const void *graph) {
+  const struct graph *g = graph;
+  return !g->is_destroyed || __atomic_load_n(&g->executables, __ATOMIC_SEQ_CST) > 0;
+}
+
 /* Notes that a library's call uses this memory as a workspace, or allocates a workspace (NULL). Returns whether the
  * call may do this: the memory is live, and no call in another graph uses it. */
 int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
@@ -224,6 +236,9 @@ int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, 
   struct graph *copy = calloc(1, sizeof *copy);
   if (!copy) return OUT_OF_MEMORY;
   *copy = *graph; /* the copy has the nodes that the graph has now */
+  copy->source = graph;
+  copy->executables = 0;
+  __atomic_add_fetch(&graph->executables, 1, __ATOMIC_SEQ_CST);
   return *executable = copy, SUCCESS;
 }
 static int run_nodes(const struct graph *graph, gpu_stream stream) {
@@ -240,6 +255,7 @@ int cuGraphLaunch(struct graph *executable, gpu_stream stream) {
 static int destroy_graph(struct graph *graph) {
   if (!graph || graph->is_destroyed) return INVALID_VALUE;
   graph->is_destroyed = 1;
+  if (graph->source) __atomic_sub_fetch(&graph->source->executables, 1, __ATOMIC_SEQ_CST);
   return SUCCESS;
 }
 int cuGraphExecDestroy(struct graph *executable) { return destroy_graph(executable); }

@@ -16,12 +16,15 @@
 static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 typedef int captured_work(const void *arguments, void *stream);
 int gpu_double_captures(const void *stream, captured_work *run, const void *arguments, size_t nbytes);
+const void *gpu_double_graph(const void *stream);
+int gpu_double_lives(const void *graph);
 int cuStreamIsCapturing(void *stream, int *status);
 static int is_captured(const void *stream) {
   int captured = 0;
   return stream && !cuStreamIsCapturing((void *)(uintptr_t)stream, &captured) && captured;
 }
 #else
+static int gpu_double_lives(const void *graph) { return graph != NULL; }
 static int is_array(const void *pointer) { return pointer != NULL; }
 static int is_captured(const void *stream) { return stream == NULL && 0; }
 #endif
@@ -37,7 +40,8 @@ static void hip_double_end(void) {}
 #define PUBLIC __attribute__((visibility("default")))
 
 enum { SUCCESS, DEVICE_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
-enum { MOST_RANKS = 8, MOST_OPERATORS = 8, PATIENCE = 60 /* seconds, then a call fails */ };
+enum { MOST_RANKS = 8, MOST_OPERATORS = 8, MOST_GRAPHS = 16 };
+enum { PATIENCE = 60 /* seconds, then a call fails */ };
 typedef enum {
   ALL_REDUCE,
   REDUCE,
@@ -62,7 +66,9 @@ typedef struct world world;
 typedef struct operation operation;
 typedef struct comm {
   world *world;
-  int rank, aborted, waiting;
+  int rank, aborted, ended, waiting;
+  const void *graphs[MOST_GRAPHS]; /* graphs with operations of this communicator */
+  int graph_count;
   double factors[MOST_OPERATORS]; /* the factors of the operators; 0: the place is free */
   operation *first;
 } comm;
@@ -88,7 +94,7 @@ struct operation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static world *worlds;
-static int last_id, fails_in;
+static int last_id, fails_in, replays;
 static char text[1 << 16], last_error[256];
 static _Thread_local int depth;
 static _Thread_local operation *group;
@@ -98,6 +104,7 @@ static _Thread_local operation *group;
 PUBLIC const char *double_text(void) { return text; }
 PUBLIC void double_clear(void) { text[0] = '\0'; }
 PUBLIC void double_fail(int k) { fails_in = k; }
+PUBLIC int double_replays(void) { return replays; } /* the number of replays that wait for other ranks */
 
 /* Notes a call. Returns whether the call has to fail. Called with the lock. */
 static int note(const char *format, ...) {
@@ -361,14 +368,25 @@ static int issue_captured(const void *arguments, void *stream) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < all.count; i++) {
     operation *o = &all.operations[i];
-    if (o->comm->aborted) abort(); /* the graph has outlived its communicator */
+    if (o->comm->ended) abort(); /* the graph has outlived its communicator */
     o->status = -1;
     o->next = NULL;
     o->grouped = i + 1 < all.count ? o + 1 : NULL;
   }
-  const int status = issue(all.operations);
+  replays++;
+  int status = issue(all.operations);
+  replays--;
+  for (int i = 0; i < all.count; i++)
+    if (all.operations[i].comm->aborted) status = SUCCESS; /* kernels that are aborted end, and report nothing */
   pthread_mutex_unlock(&lock);
   return status;
+}
+
+static void keep_graph(comm *c, const void *graph) {
+  for (int i = 0; i < c->graph_count; i++)
+    if (c->graphs[i] == graph) return;
+  if (c->graph_count == MOST_GRAPHS) abort();
+  c->graphs[c->graph_count++] = graph;
 }
 
 /* Makes the graphs of captured streams issue the operations; the operations of one stream are issued together. */
@@ -377,6 +395,7 @@ static int capture(const operation *first) {
     int is_later = 0;
     struct captured all = {.count = 0};
     if (!o->is_captured) return fail(INVALID_USAGE, "some streams of the group are captured");
+    keep_graph(o->comm, gpu_double_graph(o->stream));
     for (const operation *other = first; other != o; other = other->grouped) is_later |= other->stream == o->stream;
     for (const operation *other = o; other && !is_later; other = other->grouped)
       if (other->stream == o->stream && all.count < 16) all.operations[all.count++] = *other;
@@ -504,13 +523,22 @@ PUBLIC int ncclCommInitRank(comm **fresh, int ranks, id known, int rank) {
 PUBLIC int ncclCommSplit(comm *c, int color, int key, comm **fresh, void *config) {
   return config ? INVALID_ARGUMENT : call((operation){SPLIT, .peer = color, .key = key, .comm = c}, NULL, fresh);
 }
-/* Ends a communicator. Its memory is not used again, because other ranks may still read it. */
+/* Ends a communicator: stops its operations, and waits until its graphs are destroyed, as NCCL does. Its memory is not
+ * used again, because other ranks may still read it. */
 static int end(comm *c, const char *name) {
   const int status = noted(name);
   pthread_mutex_lock(&lock);
   c->aborted = 1;
   pthread_cond_broadcast(&changed);
   while (c->waiting) pthread_cond_wait(&changed, &lock);
+  for (int i = 0, waits = 0; i < c->graph_count; i++)
+    while (gpu_double_lives(c->graphs[i])) {
+      pthread_mutex_unlock(&lock);
+      if (++waits > 1000 * PATIENCE) abort(); /* NCCL would wait forever */
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+      pthread_mutex_lock(&lock);
+    }
+  c->ended = 1;
   pthread_mutex_unlock(&lock);
   return status;
 }

@@ -408,8 +408,10 @@ def work(comm, rank, device):
         fence.wait()
         names = [node.function.rpartition(".")[2] for node in g.nodes]
         assert names == ["dscal", "all_reduce", "fill", "send", "recv", "dscal"], names
-        for ends in (c.comm_abort, c.comm_finalize):
-            refused(CaptureError, "a graph has calls of comm", ends, comm)
+        refused(CaptureError, "a graph has calls of comm", c.comm_finalize, comm)
+        with region.capture():
+            c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+            refused(CaptureError, "calls with comm are being captured", c.comm_abort, comm)
         c.comm_destroy(comm)  # the graph keeps the communicator
         g.replay(x=sent(rank, 4, float))
         assert (dt.to_host() == sum(sent(r, 4, float) for r in range(ranks))).all()
@@ -419,6 +421,78 @@ def work(comm, rank, device):
     del g
 on_ranks(work, c.comm_init_all(DEVICES[:ranks]))
 assert text().count("CommDestroy") == ranks
+print("fine")
+"""
+    if place["BACKEND"] != "sim":  # whose streams no library captures
+        assert run(code, place) == "fine"
+
+
+@pytest.mark.promise("T77")
+def test_aborting_ends_a_replay_whose_peer_has_died(place: dict[str, str]) -> None:
+    code = """
+import time
+comm, _ = c.comm_init_all(DEVICES)  # the other rank never replays
+x, y, total = np.ones(4), np.ones(2), np.zeros(4)
+region, errors = offload_args(x, y, Out(total), device=DEVICES[0]), []
+
+def replay():
+    try:
+        g.replay()  # the double of CUDA waits here
+    except OffloadError as error:
+        errors.append(error)
+
+dx, dy, dt = region.__enter__()
+with region.capture() as g:
+    blas.scal(2.0, dx)
+    c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+with region.capture() as other:
+    blas.scal(3.0, dy)
+other.replay()
+thread = threading.Thread(target=replay)
+thread.start()
+while thread.is_alive() and not double.double_replays():  # until the replay waits for the other rank
+    time.sleep(0.001)
+assert thread.is_alive() and not errors
+c.comm_abort(comm)
+thread.join(60)
+(error,) = errors
+assert isinstance(error, StaleGraphError), error
+assert str(error).startswith("Graph.replay: comm of the captured calls was aborted; make another"), error
+refused(StaleGraphError, "comm of the captured calls was aborted", g.replay)
+other.replay()
+assert g.calls == 2
+refused(InvalidDataError, "was left undefined", dt.to_host)
+refused(InvalidDataError, "was left undefined", region.__exit__, None, None, None)
+assert (y == 9).all()
+assert (total == 0).all() and (x == 1).all()
+refused(StalePointerError, "was destroyed", c.comm_count, comm)
+assert text().count("CommAbort") == 1
+print("fine")
+"""
+    if place["BACKEND"] == "cuda":  # the double of HIP holds a lock while an operation waits
+        assert run(code, place) == "fine"
+
+
+@pytest.mark.promise("T77")
+def test_aborting_after_a_replay_keeps_its_results(place: dict[str, str]) -> None:
+    code = """
+comm, = c.comm_init_all(DEVICES[:1])
+x, total = np.ones(4), np.zeros(4)
+region = offload_args(x, Out(total), device=DEVICES[0])
+with region as (dx, dt):
+    with region.capture() as g:
+        c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+    with region.capture() as never:
+        c.all_reduce(dx, dx, 4, None, c.Sum, comm)
+    g.replay()
+    assert (dt.to_host() == 1).all()
+    c.comm_abort(comm)
+    refused(StaleGraphError, "comm of the captured calls was aborted", g.replay)
+    refused(StaleGraphError, "comm of the captured calls was aborted", never.replay)
+    with g.update():
+        blas.scal(5.0, dt)
+    g.replay()
+assert (total == 5).all()
 print("fine")
 """
     if place["BACKEND"] != "sim":  # whose streams no library captures
