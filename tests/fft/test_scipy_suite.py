@@ -3,15 +3,13 @@ scipy_fft_suite.py lists."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.devices import here, open_or_skip
-from helpers.processes import output_of
+from helpers.devices import here
+from helpers.plugins import output_with
 
 #: {SciPy's tests: the least numbers of tests that pass and of calls of offload_args}.
 MODULES = {
@@ -35,17 +33,7 @@ SLOW = ("scipy.fft.tests.test_basic", "scipy.fft._pocketfft.tests.test_basic")
     [pytest.param(module, marks=pytest.mark.slow if module in SLOW else pytest.mark.exhaustive) for module in MODULES],
 )
 def test_scipys_tests_pass(module: str, device: str, tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    command = f"-m pytest -q -W ignore -p no:cacheprovider -p no:xdist -p scipy_fft_suite --rootdir={tmp_path} --pyargs"
-    output = output_of(
-        sys.executable,
-        *command.split(),
-        module,
-        folder=tmp_path,
-        timeout=900,
-        OFFLOAD_ARGS_DEVICE=open_or_skip(device),
-        PYTHONPATH=paths,
-    )
+    output = output_with("scipy_fft_suite", device, "--pyargs", module, folder=tmp_path)
     least, least_calls = MODULES[module]
     passed, calls = re.search(r"(\d+) passed", output), re.search(r"made (\d+) calls of fft", output)
     assert passed and int(passed[1]) >= least, output

@@ -1,16 +1,15 @@
-"""SciPy's own tests of linear algebra pass with the functions of lapack, except for those in scipy_suite.py."""
+"""SciPy's own tests of linear algebra pass with the functions of lapack, except for the tests that
+scipy_lapack_suite.py lists."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.devices import here, open_or_skip
-from helpers.processes import output_of
+from helpers.devices import here
+from helpers.plugins import output_with
 
 #: {module of scipy.linalg.tests: the least number of its tests that has to pass}.
 MODULES = {
@@ -33,17 +32,8 @@ MODULES = {
     ],
 )
 def test_scipys_tests_pass(module: str, device: str, tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    command = f"-m pytest -q -W ignore -p no:cacheprovider -p no:xdist -p scipy_suite --rootdir={tmp_path} --pyargs"
-    output = output_of(
-        sys.executable,
-        *command.split(),
-        f"scipy.linalg.tests.{module}",
-        folder=tmp_path,
-        timeout=1800,
-        OFFLOAD_ARGS_DEVICE=open_or_skip(device),
-        PYTHONPATH=paths,
-    )
+    tests = f"scipy.linalg.tests.{module}"
+    output = output_with("scipy_lapack_suite", device, "--pyargs", tests, folder=tmp_path)
     passed, calls = re.search(r"(\d+) passed", output), re.search(r"made (\d+) calls of lapack", output)
     assert passed and int(passed[1]) >= MODULES[module], output
     assert calls and int(calls[1]) > 0, output

@@ -3,16 +3,14 @@ scipy_sparse_suite.py lists."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import scipy
 
-from helpers.devices import here, open_or_skip
-from helpers.processes import output_of
+from helpers.devices import here
+from helpers.plugins import output_with
 
 #: {SciPy's tests: the tests to take, and the least numbers of tests that pass and of calls of offload_args}.
 SUITES = {
@@ -31,22 +29,8 @@ SUITES = {
 @pytest.mark.parametrize("device", here("sim:0"))
 def test_scipys_tests_pass(device: str, suite: str, tmp_path: Path) -> None:
     chosen, least, calls = SUITES[suite]
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    options = (
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "scipy_sparse_suite",
-        f"--rootdir={tmp_path}",
-        "-m",
-        "",
-        "-k",
-        chosen,
-    )
     file = Path(scipy.__file__).parent / "sparse" / "linalg" / suite
-    environment = {"OFFLOAD_ARGS_DEVICE": open_or_skip(device), "PYTHONPATH": paths}
-    output = output_of(sys.executable, "-m", "pytest", *options, file, folder=tmp_path, timeout=900, **environment)
+    output = output_with("scipy_sparse_suite", device, "-m", "", "-k", chosen, file, folder=tmp_path)
     passed = re.search(r"(\d+) passed", output)
     assert passed and int(passed[1]) >= least, output
     assert sum(map(int, re.findall(r"(\d+) \w+ by offload_args", output))) >= calls, output

@@ -1,6 +1,7 @@
 """A plugin of pytest that computes SciPy's products and systems by offload_args.sparse, for SciPy's own tests.
 
-    OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p scipy_sparse_suite --pyargs scipy.sparse.linalg._isolve.tests
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
+    python -m pytest -p scipy_sparse_suite --pyargs scipy.sparse.linalg._isolve.tests
 
 tests/sparse/test_scipy_suite.py runs it. SciPy's solvers, such as cg, then multiply by the replacements. The plugin
 replaces the products of csr, csc, bsr and coo matrices, `spsolve` and `spsolve_triangular`. It leaves to SciPy the
@@ -12,16 +13,15 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import threading
 from collections import Counter
 from typing import Any
 
 import numpy as np
-import pytest
 import scipy.sparse
 from scipy.sparse import _bsr, _compressed, _coo
 from scipy.sparse.linalg import _dsolve
+from selection import leave_out
 
 from offload_args import sparse
 from offload_args.sparse._checks import arrays_of, check_indices
@@ -125,10 +125,7 @@ def pytest_configure() -> None:
             setattr(module, name, replacement)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+pytest_collection_modifyitems = leave_out(OTHER)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

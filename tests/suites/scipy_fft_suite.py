@@ -1,6 +1,7 @@
 """A plugin of pytest that computes SciPy's transforms by offload_args.fft, for SciPy's own tests.
 
-    OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p scipy_fft_suite --pyargs scipy.fft.tests.test_basic
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
+    python -m pytest -p scipy_fft_suite --pyargs scipy.fft.tests.test_basic
 
 tests/fft/test_scipy_suite.py runs it. SciPy's modules, such as scipy.fftpack and scipy.signal, then compute by the
 replacements, too. SciPy's own functions do the rest: cosine and sine transforms. If
@@ -12,13 +13,12 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import threading
 from collections import Counter
 from typing import Any
 
-import pytest
 from scipy.fft import _basic_backend, _pocketfft
+from selection import leave_out
 
 from offload_args import fft
 from offload_args.errors import OffloadError
@@ -71,10 +71,7 @@ def pytest_configure() -> None:
             setattr(module, name, replacement)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+pytest_collection_modifyitems = leave_out(OTHER)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,6 +1,7 @@
 """A plugin of pytest that replaces numpy.linalg by offload_args.linalg, for NumPy's own tests.
 
-    OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p numpy_suite --pyargs numpy.linalg.tests.test_linalg
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
+    python -m pytest -p numpy_suite --pyargs numpy.linalg.tests.test_linalg
 
 tests/lapack/test_numpy_suite.py runs it. Functions that NumPy builds on these, such as pinv and cond, then call the
 replacements.
@@ -8,13 +9,13 @@ replacements.
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.linalg import _linalg as numpy_linalg
+from selection import leave_out
 
 from offload_args import linalg
 
@@ -36,9 +37,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    leave_out(OTHER)(config, items)
     for module in {item.module for item in items}:
         compare = module.assert_almost_equal
 

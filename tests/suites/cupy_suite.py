@@ -1,6 +1,7 @@
 """A plugin of pytest that runs CuPy's own tests of cupy.linalg over offload_args.linalg, without CuPy.
 
-    OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p cupy_suite <a checkout of CuPy>/tests/cupy_tests/linalg_tests
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
+    python -m pytest -p cupy_suite <a checkout of CuPy>/tests/cupy_tests/linalg_tests
 
 A module with the name cupy stands for CuPy: NumPy's functions, the functions of offload_args.linalg, and the decorators
 of cupy.testing that these tests use. NumPy's functions that call others, such as pinv and cond, call the replacements.
@@ -14,13 +15,13 @@ import importlib.util
 import inspect
 import itertools
 import os
-import re
 import sys
 import types
 from typing import Any
 
 import numpy as np
 import pytest
+from selection import leave_out
 
 from offload_args import Out, lapack, linalg, offload_args
 
@@ -338,10 +339,7 @@ def pytest_runtest_setup() -> None:
     np.random.seed(0)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+pytest_collection_modifyitems = leave_out(OTHER)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,6 +1,7 @@
 """A plugin of pytest that computes SciPy's LAPACK by offload_args.lapack, for SciPy's own tests of linear algebra.
 
-    OFFLOAD_ARGS_DEVICE=sim:0 python -m pytest -p scipy_suite --pyargs scipy.linalg.tests.test_lapack
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
+    python -m pytest -p scipy_lapack_suite --pyargs scipy.linalg.tests.test_lapack
 
 tests/lapack/test_scipy_suite.py runs it. SciPy's functions such as lu_factor, eigh and lstsq then call the functions of
 this file, which have the arguments and results of scipy.linalg.lapack. SciPy's own functions do the rest: queries of
@@ -12,14 +13,13 @@ from __future__ import annotations
 import collections
 import functools
 import os
-import re
 import warnings
 from typing import Any
 
 import numpy as np
-import pytest
 import scipy.linalg
 from scipy.linalg import _basic, _flapack
+from selection import leave_out
 
 from offload_args import InOut, PerformanceWarning, lapack, offload_args
 
@@ -375,10 +375,7 @@ def pytest_configure() -> None:
             setattr(batched, key, functools.partial(own, getattr(batched, key)))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+pytest_collection_modifyitems = leave_out(OTHER)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

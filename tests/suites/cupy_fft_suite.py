@@ -1,20 +1,19 @@
 """A plugin of pytest that runs CuPy's own tests of cupyx.scipy.fft over offload_args.fft, without CuPy.
 
-    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/lapack:tests/fft
+    export OFFLOAD_ARGS_DEVICE=sim:0 PYTHONPATH=tests/suites
     python -m pytest -p cupy_fft_suite <a checkout of CuPy>/tests/cupyx_tests/scipy_tests/fft_tests/test_fft.py
 
-tests/lapack/cupy_suite.py has the module that stands for CuPy. Each test compares the functions of offload_args
+tests/suites/cupy_suite.py has the module that stands for CuPy. Each test compares the functions of offload_args
 with the functions of SciPy, for all its shapes, norms and dtypes; a test of errors needs an error of both.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from typing import Any
 
 import cupy_suite
-import pytest
+from selection import leave_out
 
 from offload_args import fft
 
@@ -49,10 +48,7 @@ scipy = stand_in("cupyx.scipy", __path__=[])
 scipy.fft = stand_in("cupyx.scipy.fft", **{name: _transform(name) for name in fft.__all__})
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    kept = [item for item in items if not any(re.search(pattern, item.nodeid) for pattern in OTHER)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+pytest_collection_modifyitems = leave_out(OTHER)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
