@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of, rewritten
+from recordings.files import events_of, rewritten
 
 from offload_args import ArgumentError, Device, blas, offload_args, record, testing
 from offload_args.recording import order

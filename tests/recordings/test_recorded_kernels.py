@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of, rewritten
+from recordings.files import events_of, rewritten
 
 from helpers.devices import here as devices_here
 from helpers.devices import open_or_skip
@@ -69,7 +69,7 @@ def scale(a: np.float32, x: InOut[np.float32].by(kernels.Tiles(4, 8))):
 SOURCE = """\
 #include <offload_args/kernel.h>
 OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element += x[element.index()];
 }
 """
 
@@ -176,7 +176,7 @@ def test_a_kernel_that_a_replay_can_not_launch_is_named_with_the_reason(tmp_path
 HALVES = """\
 #include <offload_args/kernel.h>
 OA_KERNEL(halves, oa::In<float> x, oa::Out<float> y, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()] / 2;
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element = x[element.index()] / 2;
 }
 """
 

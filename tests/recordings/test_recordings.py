@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import enum
 import gzip
-import json
 import os
 import re
 import signal
@@ -16,9 +15,6 @@ import subprocess
 import sys
 import threading
 import warnings
-import zlib
-from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -28,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from recordings.files import events_of, replayed, rewritten, wrong_cublas
 from regions.test_signals import DROPPED
 
 from helpers.processes import output_of, printed, python
@@ -41,62 +38,20 @@ from offload_args import (
     blas,
     call,
     cblas,
-    cublas,
     fft,
     lapack,
     offload_args,
     record,
-    rocblas,
     sparse,
     testing,
     update,
 )
-from offload_args.command import main
 from offload_args.errors import ArgumentError, BackendError, ExtentError
 from offload_args.recording.recorder import _sample
-from offload_args.recording.replay import Replay, Report, replay
-from offload_args.recording.stream import VERSION
+from offload_args.recording.replay import Replay, replay
 from offload_args.selftest import behaviour, routines
 
-HERE = Path(__file__).parent
-VENDORS = {"cuda": cublas, "hip:": rocblas}
-ROOT = HERE.parents[1]
-
-
-def replayed(file: Path, device: str, **options: Any) -> Report:
-    """Replay a file on a device; fail unless all results equal the recorded ones."""
-    report = replay(file, device=Device(device), compare=True, **options)
-    assert (report.failures, report.differences) == ([], [])
-    return report
-
-
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    with gzip.open(file, "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def events_of(file: Path) -> list[dict[str, Any]]:
-    """Return a recording's events, with repeated calls written out."""
-    events, calls = [], [{}]
-    for line in lines_of(file):
-        event = again(calls[line["again"]], line) if "again" in line else line
-        if next(iter(event)) in ("blas", "call", "launch"):
-            calls.append(dict(event))
-        events.append(event)
-    return events
-
-
-def again(call: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
-    """Return a call with the numbers of the line that repeats it."""
-    call = dict(call)
-    if "numbers" in line:
-        call.pop("calls", None)
-        numbers = [float.fromhex(text) for text in line["numbers"]][::-1]
-        call["args"] = [numbers.pop() if isinstance(value, float) else value for value in call["args"]]
-        for name, value in call.get("names", {}).items():
-            call["names"] = call["names"] | {name: numbers.pop() if isinstance(value, float) else value}
-        assert not numbers
-    return call
+ROOT = Path(__file__).parents[2]
 
 
 def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
@@ -287,11 +242,6 @@ def test_a_failure_of_a_driver_has_a_note_that_a_recording_shows_it() -> None:
     assert not hasattr(refused.value, "__notes__")
 
 
-def rewritten(file: Path, events: list[dict[str, Any]]) -> None:
-    with gzip.open(file, "wt") as lines:
-        lines.writelines(json.dumps(event) + "\n" for event in events)
-
-
 USER = """\
 import sys
 import numpy as np
@@ -308,13 +258,6 @@ from offload_args.recording.replay import replay
 for device in ("sim:0", "host"):
     print(*replay("r", device=Device(device), compare=True).lines(), sep="\\n")
 """
-
-
-def wrong_cublas(folder: Path) -> Path:
-    """Compile a double of cuBLAS with wrong results, and return its path."""
-    double = folder / "libcublas.so"
-    output_of("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", double, HERE / "wrong_cublas.c", folder=folder)
-    return double
 
 
 def test_a_wrong_function_of_a_library_is_found_at_the_users_line(tmp_path: Path) -> None:
@@ -465,26 +408,6 @@ def test_hashes_are_others_in_each_file(tmp_path: Path) -> None:
             pass
         hashes |= {row["hash"] for event in events_of(tmp_path / "r") if "enter" in event for row in event["arrays"]}
     assert len(hashes) == 2
-
-
-def test_a_newer_version_is_refused_with_its_version(tmp_path: Path) -> None:
-    with record(tmp_path / "r"):
-        pass
-    header, *rest = events_of(tmp_path / "r")
-    rewritten(tmp_path / "r", [header | {"version": VERSION + 1, "offload_args": "9.1"}, *rest])
-    with pytest.raises(ArgumentError, match=r"has version 2 of the format, from offload_args 9\.1; this one reads"):
-        replay(tmp_path / "r")
-
-
-@pytest.mark.parametrize(
-    "contents",
-    [b"", b"hello\n", gzip.compress(b"hello\n"), gzip.compress(b'{"format": 1}\n')],
-    ids=["nothing", "text", "compressed text", "another format"],
-)
-def test_another_file_is_no_recording(contents: bytes, tmp_path: Path) -> None:
-    (tmp_path / "r").write_bytes(contents)
-    with pytest.raises(ArgumentError, match="r is no recording; "):
-        replay(tmp_path / "r")
 
 
 def test_wrong_arguments_are_refused_by_name(tmp_path: Path) -> None:
@@ -663,113 +586,10 @@ def test_names_that_are_no_text_are_recorded(tmp_path: Path) -> None:
     assert replayed(tmp_path / "r", "sim:0").calls == 1
 
 
-@pytest.mark.parametrize("name", ["call", "blas"])
-def test_a_file_calls_nothing_but_functions_of_libraries(name: str, tmp_path: Path) -> None:
-    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
-        blas.scal(2.0, dx)
-    events = events_of(tmp_path / "r")
-    for position, event in enumerate(events):
-        if "blas" in event:
-            target = "running.say" if name == "call" else "missing"
-            events[position] = {name: target, "args": ["x", {"p": 1}], "names": {}, "at": 0, "thread": 1}
-    rewritten(tmp_path / "r", events)
-    report = replay(tmp_path / "r", device=Device("host"))
-    assert report.calls == 0
-    assert any("is no function of" in reason for reason in report.skipped)
-
-
-def test_a_file_may_not_name_elements_that_are_addresses(tmp_path: Path) -> None:
-    with record(tmp_path / "r"), offload_args(np.ones(4), device="host"):
-        pass
-    events = events_of(tmp_path / "r")
-    (entered,) = (event for event in events if "enter" in event)
-    entered["arrays"][0]["dtype"] = "object"
-    rewritten(tmp_path / "r", events)
-    with pytest.raises(ArgumentError, match="elements of object, which devices can't hold"):
-        replay(tmp_path / "r", device=Device("host"))
-
-
 @pytest.mark.later
 def test_ctrl_c_in_a_region_that_is_dropped_is_not_lost_while_recorded(tmp_path: Path) -> None:
     ran = python(DROPPED, OFFLOAD_ARGS_RECORD=str(tmp_path / "r"))
     assert ran.stdout == "KeyboardInterrupt\n" and "ignored" not in ran.stderr
-
-
-def changed(value: Any) -> list[Any]:
-    """Return values of other kinds, and wrong values of the same kind."""
-    others = [None, -1, 1 << 40, "x", [], {}, [[1]], {"p": "x"}]
-    return [other for other in others if type(other) is not type(value) or other != value]
-
-
-def damages(events: list[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """For each key of one event of each kind, yield the line's number and the events with this key damaged."""
-    kinds = set()
-    for position, event in enumerate(events):
-        kind = next(iter(event))
-        if kind in kinds or position == 0:
-            continue
-        kinds.add(kind)
-        for key in event:
-            rows = [event | {key: other} for other in changed(event[key]) if (key, other) != ("times", 1 << 40)]
-            rows.append({name: value for name, value in event.items() if name != key})
-            if key == "arrays" and isinstance(event[key], list):
-                row = event[key][0]
-                rows += [event | {key: [row | {name: other}]} for name in row for other in changed(row[name])]
-            for damaged in rows:
-                yield position + 1, [*events[:position], damaged, *events[position + 1 :]]
-
-
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_damaged_line_is_named_by_its_number_or_does_no_harm(every: int, tmp_path: Path) -> None:
-    A, x, y = np.eye(4), np.ones(4), np.zeros(4)
-    with record(tmp_path / "r", contents="inputs"):
-        region = offload_args(A, x, y, device="host")
-        with region as (dA, dx, dy):
-            blas.gemv(1.0, dA, dx, 0.0, dy)
-            cblas.dscal(3, 2.0, dy[1:], 1)
-            dx.fill(2.0)
-            dx.assign(np.arange(4.0))
-            dx[1:].copy_from(dy[1:])
-            with update(x):
-                x[:] = 5
-            with region.capture(a=2.0) as graph:
-                blas.axpy(graph["a"], dx, dy)
-            graph.replay()
-    events, refused = lines_of(tmp_path / "r"), 0
-    assert replay(tmp_path / "r", device=Device("host"), compare=True).is_good
-    for line, damaged in islice(damages(events), 0, None, every):
-        rewritten(tmp_path / "d", [event for event in damaged if event])
-        try:
-            replay(tmp_path / "d", device=Device("host"), compare=True)
-        except ArgumentError as error:
-            refused += 1
-            (number,) = re.findall(r"^.*/d: line (\d+) can't be replayed: ", str(error))
-            assert int(number) >= line
-    assert refused > 10
-
-
-@pytest.mark.parametrize("text", [b"[]\n", b"{}\n", b"{nothing\n", b"\xff\n"])
-def test_a_line_that_is_no_event_is_named_by_its_number(text: bytes, tmp_path: Path) -> None:
-    with record(tmp_path / "r"):
-        pass
-    header = gzip.decompress((tmp_path / "r").read_bytes()).splitlines(keepends=True)[0]
-    (tmp_path / "r").write_bytes(gzip.compress(header + text))
-    with pytest.raises(ArgumentError, match=r"/r: line 2 can't be replayed: "):
-        replay(tmp_path / "r")
-
-
-@pytest.mark.parametrize(("first", "last"), [(4, None), (1, 4), (3, 2)])
-def test_calls_that_the_file_does_not_have_are_refused(
-    first: int, last: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
-        for _ in range(3):
-            blas.scal(2.0, dx)
-    with pytest.raises(ArgumentError, match=r"replay: .*/r has 3 calls, not .*: they have the numbers 1 to 3"):
-        replay(tmp_path / "r", first=first, last=last)
-    options = ["--from", str(first), *(["--to", str(last)] if last else [])]
-    assert main(["replay", str(tmp_path / "r"), *options]) == 2
-    assert "has 3 calls" in capsys.readouterr().err
 
 
 def test_numbers_of_other_classes_are_recorded(tmp_path: Path) -> None:
@@ -992,195 +812,3 @@ def test_sync_changes_no_recorded_call(device: str, tmp_path: Path) -> None:
     assert [(event["begun"], event["blas"]) for event in begun] == [(1, "gemv"), (2, "scal")]
     report = replayed(tmp_path / "True", device)
     assert (report.calls, report.is_cut, report.ended_in) == (2, False, "")
-
-
-def usual_and_rare_calls(device: str) -> None:
-    A, x, y, total = np.eye(6), np.ones(6), np.zeros(6), np.zeros(1)
-    with offload_args(A, x, y, total, device=device) as (dA, dx, dy, dtotal):
-        for alpha in (1.0, -0.0, 1 / 3, -2.5e300, 5e-324, 1e15, 123456789.0, 7, -(1 << 62), float("nan"), True):
-            blas.gemv(alpha, dA, dx, 0.0, dy)
-        for other in (np.float64(0.5), np.float32(3), 1 << 70, Fraction(1, 4)):
-            blas.scal(other, dx)
-        blas.gemv(1.0, dA[1:4, 1:5].T, dx[:3], 1.0, dy[2:], trans="N")
-        blas.dot(dx[::-1], dx, result=dtotal)
-        blas.trsv(dA, dx, uplo="L", trans="T")
-        blas.gemm_batched(1.0, [dA[:2, :2], dA[2:4, :2]], [dA[:2, 2:4], dA[2:4, 2:4]], 0.0, [dA[4:, :2], dA[4:, 2:4]])
-        with pytest.raises(ArgumentError):
-            blas.copy(dx, dy[1:])
-        cblas.dscal(3, 2.0, dy, 1)
-        assert blas.iamax(dx) >= 0 and blas.asum(dx) is not None
-
-
-def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
-    for name, calls in (("c", None), ("python", 1000)):  # only Python code counts calls
-        with record(tmp_path / name, calls=calls, contents="none") as recording:
-            usual_and_rare_calls("host")
-        assert recording.calls == 23
-    events = [
-        [event for event in events_of(tmp_path / name) if next(iter(event)) in ("blas", "call")]
-        for name in ("c", "python")
-    ]
-    numbers = [{event.pop("at"): None for event in side} for side in events]
-    assert len(numbers[0]) == len(numbers[1]) > 5
-    for written, expected in zip(*events, strict=True):
-        calls = [event.pop("calls", []) for event in (written, expected)]
-        assert calls[0] in (calls[1], [])  # with rare arguments, no vendor's calls are recorded
-        assert json.dumps(written) == json.dumps(expected)
-    assert sum("calls" not in event for event in events[0]) > 15
-
-
-def calls_again(device: str) -> None:
-    """Make equal calls and different calls at the same line: in regions, on views, with numbers that look the same."""
-    A, x, y = np.eye(6), np.ones(6), np.zeros(6)
-    pairs = ((np.ones(3), np.zeros(3)), (np.ones(4), np.zeros(4)), (np.ones(3), np.zeros(3)))
-    for left, right in (*pairs, *pairs[::-1]):
-        with offload_args(left, right, device=device) as (dx, dy):
-            for alpha in (1.0, 1, True, 1.0, -0.0, 0.0, 1 / 3, float("inf"), -5e-324, 1.7e308, Fraction(1, 4), 0.5):
-                blas.axpy(alpha, dx, dy)
-            for pair in ((dx, dy), (dx, dy), (dy, dx), (dx, dy)):
-                blas.copy(*pair)
-    with offload_args(A, x, y, device=device) as (dA, dx, dy):
-        for turn in range(8):
-            blas.gemv(1.0, dA, dx, 0.0, dy, trans="TN"[turn // 4])
-            blas.gemv(1.0, dA, dx, 0.0, dy, **({"trans": "T"} if turn % 3 else {}))
-            blas.gemv(turn / 3, dA, dx, y=dy, beta=-0.25 * turn)
-            blas.scal(2.0, dx[turn % 2 :])
-            with pytest.raises(ArgumentError):
-                blas.copy(dx, dy[1:])
-            VENDORS.get(device[:4], cblas).dscal(6, 0.5, dx, 1)
-            if turn % 4 == 3:
-                dx.fill(1.0)
-            assert blas.nrm2(dx) is not None
-
-
-def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -> None:
-    for name, calls in (("c", None), ("python", 100_000)):  # only Python code counts calls
-        with record(tmp_path / name, calls=calls, contents="none") as recording:
-            calls_again(device)
-        assert recording.calls == 6 * 16 + 8 * 7
-    events = [
-        [event for event in events_of(tmp_path / name) if next(iter(event)) in ("blas", "call")]
-        for name in ("c", "python")
-    ]
-    places = [
-        {event["place"]: event["line"] for event in events_of(tmp_path / name) if "place" in event}
-        for name in ("c", "python")
-    ]
-    for written, expected in zip(*events, strict=True):
-        lines = [at[event.pop("at")] for at, event in zip(places, (written, expected), strict=True)]
-        calls = [event.pop("calls", []) for event in (written, expected)]
-        assert lines[0] == lines[1] and calls[0] in (calls[1], [])
-        assert json.dumps(written) == json.dumps(expected)
-    assert sum("again" in line for line in lines_of(tmp_path / "c")) > 20
-    assert sum("numbers" in line for line in lines_of(tmp_path / "c")) > 10
-    assert not any("again" in line for line in lines_of(tmp_path / "python"))
-    replayed(tmp_path / "c", device)
-
-
-def test_calls_again_of_several_threads_keep_their_order(tmp_path: Path) -> None:
-    alphas = (1.0, 1.0, 1.0, Fraction(1, 2), 1.0, 2.0, 2.0)  # Python code writes the line of a fraction
-
-    def work(extent: int) -> None:
-        with offload_args(np.zeros(extent), device="host") as (dx,):
-            for turn in range(700):
-                blas.scal(alphas[turn % len(alphas)], dx)
-
-    with record(tmp_path / "r", contents="none"):
-        threads = [threading.Thread(target=work, args=(extent,)) for extent in (2, 3, 4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    events = events_of(tmp_path / "r")
-    pointers = {event["arrays"][0]["pointer"]: event["arrays"][0]["shape"][0] for event in events if "enter" in event}
-    alphas_of: dict[int, list[Any]] = {}
-    for event in events:
-        if "blas" in event:
-            alpha, operand = event["args"]
-            alphas_of.setdefault(pointers[operand["p"]], []).append(alpha)
-    assert alphas_of == {extent: [float(alpha) for alpha in alphas] * 100 for extent in (2, 3, 4)}
-
-
-@pytest.mark.parametrize("number", [0, 25, -1, 1 << 40, None, "1", 1.0, True])
-def test_a_call_again_that_is_not_before_it_is_named_by_its_line(number: Any, tmp_path: Path) -> None:
-    with record(tmp_path / "r", contents="none"), offload_args(np.ones(3), device="host") as (dx,):
-        for _ in range(20):
-            blas.scal(2.0, dx)
-    rows = lines_of(tmp_path / "r")
-    at = next(position for position, line in enumerate(rows) if "again" in line)
-    rows = [*rows[: at + 1], rows[-1]]
-    rewritten(tmp_path / "d", [*rows[:at], {"again": number}, *rows[at + 1 :]])
-    with pytest.raises(ArgumentError, match=rf"/d: line {at + 1} can't be replayed: it repeats call .*, which is none"):
-        replay(tmp_path / "d")
-
-
-@pytest.mark.parametrize("numbers", [None, [], ["0x1p+0"], ["x", "0x1p+0"], [1.0, 2.0], 1, ["0x1p+2000", "0x1p+0"]])
-def test_a_call_again_with_wrong_numbers_is_named_by_its_line(numbers: Any, tmp_path: Path) -> None:
-    with record(tmp_path / "r", contents="none"), offload_args(np.ones((3, 3)), np.ones(3), device="host") as (dA, dx):
-        for turn in range(20):
-            blas.gemv(0.5 * turn, dA, dA[0], 2.0, dx)
-    rows = lines_of(tmp_path / "r")
-    calls = [line for line in rows if next(iter(line)) in ("blas", "again")]
-    rows = [*rows[: rows.index(calls[0]) + 1], {"again": 1, "numbers": numbers}, rows[-1]]
-    rewritten(tmp_path / "d", rows)
-    with pytest.raises(ArgumentError, match=rf"/d: line {len(rows) - 1} can't be replayed: "):
-        replay(tmp_path / "d")
-
-
-def test_many_calls_of_several_threads_are_all_in_the_file(tmp_path: Path) -> None:
-    def work() -> None:
-        with offload_args(np.ones(4), device="host") as (dx,):
-            for _ in range(500):
-                blas.scal(1.0, dx)
-
-    with record(tmp_path / "r", contents="none") as recording:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert recording.calls == 2000
-    events = [event for event in events_of(tmp_path / "r") if "blas" in event]
-    counts = Counter(event["thread"] for event in events)
-    assert sum(counts.values()) == 2000 and set(counts.values()) <= {500, 1000, 1500, 2000}
-    assert {len(event["calls"]) for event in events} == {1}
-    assert replayed(tmp_path / "r", "host").calls == 2000
-
-
-def test_a_recording_within_another_leaves_no_call_out(tmp_path: Path) -> None:
-    with record(tmp_path / "a") as outer, offload_args(np.ones(4), device="host") as (dx,):
-        blas.scal(2.0, dx)
-        with record(tmp_path / "b") as inner, offload_args(np.ones(4), device="host") as (dy,):
-            blas.scal(3.0, dy)
-            assert (outer.calls, inner.calls) == (2, 1)
-        blas.scal(4.0, dx)
-        outer.flush()
-        assert [event["args"][0] for event in begun_events(tmp_path / "a") if "blas" in event] == [2, 3, 4]
-    assert [event["args"][0] for event in events_of(tmp_path / "a") if "blas" in event] == [2, 3, 4]
-    assert [event["args"][0] for event in events_of(tmp_path / "b") if "blas" in event] == [3]
-
-
-def begun_events(file: Path) -> list[dict[str, Any]]:
-    """Return the events of an unfinished file."""
-    return [json.loads(line) for line in zlib.decompressobj(31).decompress(file.read_bytes()).splitlines()]
-
-
-def test_recordings_that_begin_and_end_beside_calls_of_other_threads_change_none(tmp_path: Path) -> None:
-    ended = threading.Event()
-
-    def work() -> None:
-        with offload_args(np.ones(4), device="host") as (dx,):
-            for _ in range(300):
-                blas.scal(1.0, dx)
-        ended.set()
-
-    with record(tmp_path / "all", contents="none") as recording:
-        thread = threading.Thread(target=work)
-        thread.start()
-        while not ended.is_set():
-            with record(tmp_path / "some", contents="none"), offload_args(np.ones(4), device="host"):
-                pass
-        thread.join()
-        assert recording.calls == 300
-    calls = [event for event in events_of(tmp_path / "all") if next(iter(event)) in ("blas", "call")]
-    assert [event.get("blas") for event in calls] == ["scal"] * 300

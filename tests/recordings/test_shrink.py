@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of, rewritten, wrong_cublas
+from recordings.files import events_of, rewritten, wrong_cublas
 
 from helpers.processes import output_of
 from offload_args import Device, In, Scratch, blas, cblas, offload_args, record, update

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of
+from recordings.files import events_of
 
 from helpers.devices import open_or_skip
 from offload_args import Device, cublas, cusolver, lapack, lapacke, offload_args, record, rocsolver

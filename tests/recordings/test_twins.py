@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of, rewritten
+from recordings.files import events_of, rewritten
 
 from offload_args import Device, cblas, offload_args, record
 from offload_args import cublas as cublas_names
