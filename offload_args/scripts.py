@@ -32,24 +32,7 @@ from .tracing.source import Place
 
 __all__ = ["Accelerated", "Report", "Row", "accelerate"]
 
-# These are in the order of oa_accelerate_reason.
-_REASONS: Final = (
-    "not faster",
-    "device not open",
-    "overlap",
-    "invalid or empty",
-    "many threads",
-    "device failed before",
-    "device failed",
-    "left out",
-    "by the plan",
-    "variant stays on the CPU",
-    "info or values are odd",
-    "lent by the program",
-)
 _DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # from oa_accelerate_event
-LEAST: Final = 1_000_000  # a call of fewer multiplications is not considered
-PRICE: Final = 1.0  # seconds to be saved before a GPU is opened
 PATIENCE: Final = 5.0  # the most seconds that a call waits for its line, if a plan needs the line
 FREE: Final = ("host", "sim")  # devices that are opened immediately
 
@@ -114,7 +97,7 @@ def _serve() -> None:
             return
 
 
-# -- what is on --------------------------------------------------------------------------------------------------------
+# -- the active contexts -----------------------------------------------------------------------------------------------
 
 _lock: Final = threading.RLock()
 _active: list[Accelerated] = []
@@ -154,10 +137,7 @@ def _apply() -> None:
         return
     top = _active[-1]
     _core.accelerate_set_finder(_own_site)
-    _core.accelerate_start(
-        top._margin, 0 if top._margin == 0 else LEAST, top._families, top._only_count, top._lines, PRICE, top._planned,
-        PATIENCE,
-    )  # fmt: skip
+    _core.accelerate_start(top._margin, top._families, top._only_count, top._lines, top._planned, PATIENCE)
     plan = top._plan.decisions.values() if top._plan is not None else ()
     rows = [(row.routine, _number_of_place(row.place), *row[2:5], 1 if row.goes else 2) for row in plan]
     _core.accelerate_plan(rows)
@@ -452,18 +432,18 @@ class Accelerated:
     def _grown(self, now: list[tuple[Any, ...]]) -> Iterator[tuple[int, tuple[str, int, int, int], tuple[Any, ...]]]:
         """Yield, for each row that had calls since the start, the place, the routine with its sizes, and the counts."""
         for at, (routine, site, m, n, k, *counts) in enumerate(now):
-            before = self._before[at][5:] if at < len(self._before) else (0, 0, (0,) * len(_REASONS), *(0,) * 7)
+            before = self._before[at][5:] if at < len(self._before) else (0, 0, (0,) * len(counts[2]), *(0,) * 7)
             grown = tuple(map(_less, counts, before))
             if grown[0] > 0:
                 yield site, (routine, m, n, k), grown
 
     def _read(self) -> Report:
         now, small = _core.accelerate_read()
-        rows = []
+        texts, rows = _core.accelerate_reasons(), []
         for site, (routine, m, n, k), counts in self._grown(now):
             calls, gone, refused, up, down, spared, host, device, predicted, missed = counts
             place = str(_sites[site]) if 0 <= site < len(_sites) else ""
-            reasons = {reason: count for reason, count in zip(_REASONS, refused, strict=True) if count}
+            reasons = {reason: count for reason, count in zip(texts, refused, strict=True) if count}
             rows.append(
                 Row(routine, place, m, n, k, calls, gone, reasons, up, down, spared, host, device, predicted - device,
                     missed)
@@ -581,5 +561,5 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """End what %accelerate started; IPython calls this function for %unload_ext and %reload_ext offload_args."""
+    """End the acceleration that %accelerate started, for %unload_ext and %reload_ext offload_args of IPython."""
     _stop_of_cells()

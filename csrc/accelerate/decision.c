@@ -528,3 +528,21 @@ const char *oa_accelerate_family(int number) {
     if (!oa_hooks.families[i]) return NULL;
   return oa_hooks.families[number];
 }
+
+const char *oa_accelerate_reason_text(int reason) {
+  static const char *const texts[OA_REFUSED_COUNT] = {
+      [OA_REFUSED_SLOWER] = "not faster",
+      [OA_REFUSED_WAITING] = "device not open",
+      [OA_REFUSED_OVERLAP] = "overlap",
+      [OA_REFUSED_INVALID] = "invalid or empty",
+      [OA_REFUSED_CROWD] = "many threads",
+      [OA_REFUSED_BACKOFF] = "device failed before",
+      [OA_REFUSED_FAILED] = "device failed",
+      [OA_REFUSED_ASKED] = "left out",
+      [OA_REFUSED_PLAN] = "by the plan",
+      [OA_REFUSED_VARIANT] = "variant stays on the CPU",
+      [OA_REFUSED_ODD] = "info or values are odd",
+      [OA_REFUSED_LENT] = "lent by the program",
+  };
+  return reason < 0 || reason >= OA_REFUSED_COUNT ? NULL : texts[reason];
+}

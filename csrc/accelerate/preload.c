@@ -11,24 +11,6 @@
 #include <string.h>
 
 static const char variable[] = "OFFLOAD_ARGS_ACCELERATE";
-/* As in offload_args/scripts.py: calls of fewer multiplications are not considered, and a GPU is opened once calls
- * would have saved this many seconds. */
-static const int64_t LEAST = 1000000;
-static const double PRICE = 1;
-
-/* In the order of oa_accelerate_reason; scripts.py has the same texts. */
-static const char *const reasons[OA_REFUSED_COUNT] = {"not faster",
-                                                      "device not open",
-                                                      "overlap",
-                                                      "invalid or empty",
-                                                      "many threads",
-                                                      "device failed before",
-                                                      "device failed",
-                                                      "left out",
-                                                      "by the plan",
-                                                      "variant stays on the CPU",
-                                                      "info or values are odd",
-                                                      "lent by the program"};
 
 /* The words of the variable. */
 static char device_name[32];
@@ -67,7 +49,7 @@ static void report_row(const oa_accelerate_row *row) {
           plural(row->calls), (long long)row->gone, row->host_seconds, row->device_seconds,
           (double)(row->bytes_up + row->bytes_down) * 1e-6);
   for (int i = 0; i < OA_REFUSED_COUNT; i++)
-    if (row->refused[i]) fprintf(stderr, "; %lld %s", (long long)row->refused[i], reasons[i]);
+    if (row->refused[i]) fprintf(stderr, "; %lld %s", (long long)row->refused[i], oa_accelerate_reason_text(i));
   fputc('\n', stderr);
 }
 
@@ -176,8 +158,8 @@ static __attribute__((constructor)) void begin(void) {
     fprintf(stderr, "%s=%s: needs a device or auto, then report, margin=NUMBER\n", variable, text);
     return;
   }
-  const oa_accelerate_options options =
-      OA_SIZED(oa_accelerate_options, .margin = margin, .price = PRICE, .least = margin > 0 ? LEAST : 0);
+  const oa_accelerate_options options = OA_SIZED(oa_accelerate_options, .margin = margin, .price = OA_USUAL_PRICE,
+                                                 .least = margin > 0 ? OA_USUAL_LEAST : 0);
   if (oa_accelerate_start(&options) || !start_thread()) {
     fprintf(stderr, "%s: %s\n", variable, oa_last_error());
     oa_accelerate_stop();

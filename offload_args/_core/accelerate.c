@@ -61,15 +61,14 @@ static int find_site(void) {
   return PyGILState_GetThisThreadState() == NULL ? OA_SITE_NONE : OA_SITE_LATER;
 }
 
-/* (margin, least, families, only_count, sites, price, planned, patience) */
+/* (margin, families, only_count, sites, planned, patience) */
 static PyObject *accelerate_start(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  oa_accelerate_options options = OA_SIZED(oa_accelerate_options);
-  long long least;
+  oa_accelerate_options options = OA_SIZED(oa_accelerate_options, .price = OA_USUAL_PRICE);
   unsigned long long families;
-  if (!PyArg_ParseTuple(arguments, "dLKppdid", &options.margin, &least, &families, &options.only_count, &options.sites,
-                        &options.price, &options.planned, &options.patience))
+  if (!PyArg_ParseTuple(arguments, "dKppid", &options.margin, &families, &options.only_count, &options.sites,
+                        &options.planned, &options.patience))
     return NULL;
-  options.least = least;
+  options.least = options.margin > 0 ? OA_USUAL_LEAST : 0;
   options.families = families;
   const int status = oa_accelerate_start(&options);
   if (status != OA_OK) return fail(status);
@@ -219,15 +218,25 @@ static PyObject *accelerate_plan(PyObject *Py_UNUSED(module), PyObject *list) {
   Py_RETURN_NONE;
 }
 
-/* () -> the names of all families, in the order of the bits of accelerate_start */
-static PyObject *accelerate_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+/* Returns a list of the texts that `text` returns for 0, 1 and so on, until it returns NULL. */
+static PyObject *list_of_texts(const char *(*text)(int)) {
   PyObject *list = PyList_New(0);
-  for (int i = 0; list != NULL && oa_accelerate_family(i) != NULL; i++) {
-    PyObject *name = PyUnicode_FromString(oa_accelerate_family(i));
-    if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
-    Py_XDECREF(name);
+  for (int i = 0; list != NULL && text(i) != NULL; i++) {
+    PyObject *element = PyUnicode_FromString(text(i));
+    if (element == NULL || PyList_Append(list, element) < 0) Py_CLEAR(list);
+    Py_XDECREF(element);
   }
   return list;
+}
+
+/* () -> the names of all families, in the order of the bits of accelerate_start */
+static PyObject *accelerate_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return list_of_texts(oa_accelerate_family);
+}
+
+/* () -> the texts of all reasons for a refusal, in the order of the counts of accelerate_read */
+static PyObject *accelerate_reasons(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return list_of_texts(oa_accelerate_reason_text);
 }
 
 static PyMethodDef accelerate_functions[] = {
@@ -243,6 +252,7 @@ static PyMethodDef accelerate_functions[] = {
     {"accelerate_read", accelerate_read, METH_NOARGS, NULL},
     {"accelerate_plan", accelerate_plan, METH_O, NULL},
     {"accelerate_families", accelerate_families, METH_NOARGS, NULL},
+    {"accelerate_reasons", accelerate_reasons, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,6 +13,10 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* The usual `least` and `price`; `accelerate` of Python and OFFLOAD_ARGS_ACCELERATE use them if the margin is not 0. */
+#define OA_USUAL_LEAST 1000000
+#define OA_USUAL_PRICE 1.0
+
 typedef struct oa_accelerate_options {
   size_t size;
   /* a call goes to the device if its predicted time there, multiplied by `margin`, is less than its predicted time on
@@ -131,6 +135,8 @@ int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
 int oa_accelerate_clear(void);
 /* Returns the name of family `number`, such as "gemm"; NULL beyond the last number. */
 const char *oa_accelerate_family(int number);
+/* Returns the text of an oa_accelerate_reason for reports, such as "not faster"; NULL for other numbers. */
+const char *oa_accelerate_reason_text(int reason);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus
