@@ -148,7 +148,7 @@ static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, c
     return oa_fail(
         OA_ERROR_DIRECTION,
         "%s: %s was lent as Out, and calls wrote only a part of it (%s), so that code with its address could "
-        "read what nothing wrote; write the rest first, or lend it as InOut",
+        "read bytes that nothing wrote; write the rest first, or lend it as InOut",
         call->function, o->name, name);
   if (exact)
     return oa_fail(OA_ERROR_DIRECTION,
@@ -493,8 +493,7 @@ __attribute__((cold)) void oa_operand_lines(const oa_call *call, const oa_operan
 
 /* Returns whether the other thread has seized the mapping of an operand, or fills its group. */
 static bool needs(const oa_wait *wait, const oa_caller *other) {
-  int ignored;
-  const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);
+  const oa_slot *slot = oa_wait_slot(wait);
   if (!slot || !slot->mapping) return false;
   const oa_mapping *mapping = slot->mapping;
   if (mapping->moving) return mapping->seizer == other;

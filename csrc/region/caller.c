@@ -65,8 +65,12 @@ bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping) {
 /* -- waiting -- */
 
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other) {
-  const oa_mapping *mapping = wait->subject;
-  return mapping->moving && mapping->seizer == other;
+  return oa_mapping_is_seized_by(wait->subject, other);
+}
+
+const oa_slot *oa_wait_slot(const oa_wait *wait) {
+  int ignored;
+  return oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);
 }
 
 /* Returns the thread through which the caller waits for itself: the last thread in a circle of waits that begins with
@@ -107,7 +111,7 @@ static int fail_circle(const oa_caller *caller, const oa_caller *other) {
   if (!caller->count)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "%s: it would wait for a thread that has a call open, and that thread waits for this one; end calls "
-                   "before what waits for other threads",
+                   "before functions that wait for other threads",
                    function);
   const char *name = !slot           ? "what another thread waits for"
                      : slot->mapping ? slot->mapping->views[slot->view].name

@@ -68,6 +68,8 @@ int oa_wait_for(const oa_wait *wait);
 /* Waits for a change, for a function that can't fail. In a deadlock, the function wakes the other threads, so that a
  * wait that can fail does so, which ends the deadlock. */
 void oa_wait_for_always(const oa_wait *wait);
+/* Returns the slot of a wait whose subject is a pointer's handle; NULL if the pointer has ended. */
+const oa_slot *oa_wait_slot(const oa_wait *wait);
 /* The function `needs` of a wait until a mapping no longer moves. wait->subject is the mapping, which must still
  * exist. */
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other);

@@ -65,17 +65,17 @@ static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, 
     if (oa_view_is(first, lent->array)) return first;
     *status =
         oa_fail(OA_ERROR_PRESENT,
-                "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be named by a leading "
+                "oa_region_enter: %s overlaps %s, which is present packed (its strides can't be expressed by a leading "
                 "dimension); lend exactly the same view, or their parent in a region around both",
                 lent->name, first->name);
     return NULL;
   }
   if (!lent->layout.regular) {
-    *status =
-        oa_fail(OA_ERROR_PRESENT,
-                "oa_region_enter: %s is a part of %s, which is present, but its strides can't be named by a leading "
-                "dimension; slice the pointer of %s, or lend a copy",
-                lent->name, first->name, first->name);
+    *status = oa_fail(
+        OA_ERROR_PRESENT,
+        "oa_region_enter: %s is a part of %s, which is present, but its strides can't be expressed by a leading "
+        "dimension; slice the pointer of %s, or lend a copy",
+        lent->name, first->name, first->name);
     return NULL;
   }
   for (int i = 0; i < mapping->view_count; i++) {
@@ -92,7 +92,7 @@ static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, 
   }
   *status =
       oa_fail(OA_ERROR_PRESENT,
-              "oa_region_enter: %s reaches beyond what is present of its memory (%s); lend their parent array in a "
+              "oa_region_enter: %s reaches beyond the present part of its memory (%s); lend their parent array in a "
               "region around both, and slice its pointer",
               lent->name, first->name);
   return NULL;
@@ -196,7 +196,7 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
     if (!packed && !lent->layout.regular)
       return oa_fail(
           OA_ERROR_PRESENT,
-          "oa_region_enter: %s shares memory with %s, and its strides can't be named by a leading dimension; "
+          "oa_region_enter: %s shares memory with %s, and its strides can't be expressed by a leading dimension; "
           "lend their parent and slice its pointer, or lend a copy",
           lent->name, cluster[i ? 0 : 1]->name);
     lent->packed = packed;

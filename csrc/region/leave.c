@@ -130,7 +130,7 @@ static bool finishing_needs(const oa_wait *wait, const oa_caller *other) {
   for (int i = 0; i < other->count; i++)
     if (other->held[i]->region == region) return true;
   for (int i = 0; i < region->mapping_count; i++)
-    if (region->mappings[i]->moving && region->mappings[i]->seizer == other) return true;
+    if (oa_mapping_is_seized_by(region->mappings[i], other)) return true;
   return false;
 }
 
@@ -712,7 +712,7 @@ static int note_unheld(oa_present *element, void *result) {
 
 static int note_seized_unheld(oa_present *element, void *other) {
   const oa_mapping *mapping = (const oa_mapping *)element;
-  return !mapping->holders && mapping->moving && mapping->seizer == other;
+  return !mapping->holders && oa_mapping_is_seized_by(mapping, other);
 }
 
 static bool overlapping_needs(const oa_wait *wait, const oa_caller *other) {

@@ -140,6 +140,10 @@ oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes);
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays);
 /* Takes the mapping out of the present table, if it is there. */
 void oa_mapping_unlist(oa_mapping *mapping);
+/* Returns whether that thread moves the mapping, and waits for calls that hold it. */
+static inline bool oa_mapping_is_seized_by(const oa_mapping *mapping, const oa_caller *caller) {
+  return mapping->moving && mapping->seizer == caller;
+}
 /* Ends the time in which a mapping is moving: calls may use it again. */
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */

@@ -1,3 +1,6 @@
+/* The sections follow the life of resident memory. An entry is made, and its memory is lent again by later regions, or
+ * copied to other devices. Memory that does not pay is given up. Bringing up compares the pages with the last look, and
+ * bringing down notes that both sides are equal. Under memory pressure, idle entries are evicted. */
 #include "region/residency.h"
 
 #include "base/sized.h"
@@ -676,7 +679,7 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
 /* -- public -- */
 
 static bool is_seized(const oa_resident *entry, const oa_caller *by) {
-  return entry->mapping && entry->mapping->moving && entry->mapping->seizer == by;
+  return entry->mapping && oa_mapping_is_seized_by(entry->mapping, by);
 }
 
 /* The memory that oa_release releases. */

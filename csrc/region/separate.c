@@ -10,23 +10,16 @@
 
 #include <stdlib.h>
 
-/* Returns the mapping of a wait whose subject is the handle of a pointer; NULL if the pointer has ended. */
-static const oa_mapping *waits_on(const oa_wait *wait) {
-  int ignored;
-  const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);
-  return slot ? slot->mapping : NULL;
-}
-
 /* Returns whether the other thread has an open call that holds the pointer's mapping. */
 static bool holds(const oa_wait *wait, const oa_caller *other) {
-  const oa_mapping *mapping = waits_on(wait);
-  return mapping && oa_caller_holds(other, mapping);
+  const oa_slot *pointer = oa_wait_slot(wait);
+  return pointer && oa_caller_holds(other, pointer->mapping);
 }
 
 /* Returns whether the other thread has seized the pointer's mapping. */
 static bool moves(const oa_wait *wait, const oa_caller *other) {
-  const oa_mapping *mapping = waits_on(wait);
-  return mapping && mapping->moving && mapping->seizer == other;
+  const oa_slot *pointer = oa_wait_slot(wait);
+  return pointer && oa_mapping_is_seized_by(pointer->mapping, other);
 }
 
 /* Copies the mapping's bytes to new device memory, and restores the former bytes on the host. Without the lock, while

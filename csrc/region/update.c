@@ -142,7 +142,7 @@ static int wait_for_calls(const plan *p) {
 static int note_seized(oa_present *element, void *data) {
   const oa_mapping *mapping = (const oa_mapping *)element;
   const finding *f = data;
-  return (!f->plan->from || is_named_device(f->plan, mapping)) && mapping->moving && mapping->seizer == f->seizer;
+  return (!f->plan->from || is_named_device(f->plan, mapping)) && oa_mapping_is_seized_by(mapping, f->seizer);
 }
 
 /* Returns whether the other thread has seized a mapping that has some of the array's bytes. */
@@ -253,7 +253,9 @@ static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view)
     leave_to_host(group);
     return OA_OK;
   }
-  return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
+  return oa_fail(OA_ERROR_PRESENT,
+                 "%s: no copy can name the bytes that %s shares with %s, which is present; update the array that was "
+                 "lent",
                  p->function, p->array->name, view->name);
 }
 

@@ -339,11 +339,7 @@ static void a_pointer_tells_how_its_array_lies(void) {
 }
 
 int main(void) {
-  const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
-  CHECK_OK(oa_device_open("host", &host));
-  for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &device_a));
-    CHECK_OK(oa_device_open(names[i][1], &device_b));
+  for (int i = 0; open_pair(i); i++) {
     an_address_says_nothing_of_an_unwritten_out_beside_it();
     if (i) an_address_that_could_not_be_taken_leaves_the_array_unwritten();
     the_address_of_an_out_keeps_what_an_overlapping_argument_brought_up();

@@ -649,11 +649,7 @@ static void refuse_to_wait_for_oneself(void) {
 }
 
 int main(void) {
-  const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
-  CHECK_OK(oa_device_open("host", &host));
-  for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &device_a));
-    CHECK_OK(oa_device_open(names[i][1], &device_b));
+  for (int i = 0; open_pair(i); i++) {
     a_device_reads_what_another_is_still_copying_down(false);
     a_device_reads_what_another_is_still_copying_down(true);
     a_device_that_was_left_has_no_old_bytes_for_its_next_region();

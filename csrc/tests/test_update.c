@@ -218,11 +218,7 @@ static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool fro
 }
 
 int main(void) {
-  const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
-  CHECK_OK(oa_device_open("host", &host));
-  for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &device_a));
-    CHECK_OK(oa_device_open(names[i][1], &device_b));
+  for (int i = 0; open_pair(i); i++) {
     an_update_and_the_end_of_the_region_share_one_array(false, false);
     an_update_and_the_end_of_the_region_share_one_array(true, false);
     if (i) an_update_and_the_end_of_the_region_share_one_array(true, true);

@@ -306,11 +306,7 @@ static void threads_that_have_ended_leave_nothing_behind_but_their_open_calls(vo
 }
 
 int main(void) {
-  const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
-  CHECK_OK(oa_device_open("host", &host));
-  for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &device_a));
-    CHECK_OK(oa_device_open(names[i][1], &device_b));
+  for (int i = 0; open_pair(i); i++) {
     of_threads_that_wait_for_each_other_one_is_refused();
     threads_that_wait_at_random_all_come_to_an_end(false);
     threads_that_wait_at_random_all_come_to_an_end(true);

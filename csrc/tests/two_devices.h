@@ -10,6 +10,16 @@
 enum { SLOW = 20000 };               /* microseconds of one operation of a slow device */
 static int device_a, device_b, host; /* devices */
 
+/* Opens the host and pair i of devices, which are synchronous or not. Returns false if i is past the last pair. */
+static inline bool open_pair(int i) {
+  static const char *const pairs[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
+  if (i == sizeof pairs / sizeof *pairs) return false;
+  CHECK_OK(oa_device_open("host", &host));
+  CHECK_OK(oa_device_open(pairs[i][0], &device_a));
+  CHECK_OK(oa_device_open(pairs[i][1], &device_b));
+  return true;
+}
+
 /* A call of a library that runs on the CPU: p[i] = scale * p[i] + add, for n floats `step` apart. */
 struct change {
   float *p;

@@ -144,8 +144,9 @@ __attribute__((cold)) int function_misfit(const Function *function, PyObject *co
 /* Returns whether the current exception may come from a wrong argument; 1 also without an exception. */
 int function_is_argument_error(void);
 
-/* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
-PyObject *function_ask(const char *name, PyObject *arguments);
+/* Calls a function of a module, such as "offload_args._explain". Steals arguments, which may be NULL with an exception
+ * set. Returns NULL with an exception after a failure. */
+PyObject *call_python(const char *name_of_module, const char *name, PyObject *arguments);
 
 /* Returns a routine's record as a tuple of (role, name, dtype, more, count); NULL with an exception. */
 PyObject *function_record(const oa_routine *routine);
@@ -167,9 +168,6 @@ Object *object_from(PyObject *object);
 
 /* Returns a new Object without a handle, of the class of that library's kind; NULL with an exception. */
 Object *object_new(const char *library, const char *kind);
-
-/* Calls a function of offload_args.objects; steals arguments, which may be NULL with an exception set. */
-PyObject *object_ask(const char *name, PyObject *arguments);
 
 #pragma GCC visibility pop
 #endif

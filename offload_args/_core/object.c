@@ -3,16 +3,6 @@
 
 static PyTypeObject *object_type;
 
-PyObject *object_ask(const char *name, PyObject *arguments) {
-  PyObject *module = arguments == NULL ? NULL : PyImport_ImportModule("offload_args.objects");
-  PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
-  PyObject *answer = function == NULL ? NULL : PyObject_CallObject(function, arguments);
-  Py_XDECREF(function);
-  Py_XDECREF(module);
-  Py_XDECREF(arguments);
-  return answer;
-}
-
 Object *object_from(PyObject *object) { return PyObject_TypeCheck(object, object_type) ? (Object *)object : NULL; }
 
 /* The core's object of a Python object that was collected while a stream was being captured, so that the core's object
@@ -49,7 +39,7 @@ void destroy_left_objects(void) {
 
 Object *object_new(const char *library, const char *kind) {
   if (objects_are_left()) destroy_left_objects();
-  PyObject *type = object_ask("class_of", Py_BuildValue("(ss)", library, kind));
+  PyObject *type = call_python("offload_args.objects", "class_of", Py_BuildValue("(ss)", library, kind));
   if (type == NULL) return NULL;
   Object *self = (Object *)((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
   Py_DECREF(type);

@@ -161,7 +161,7 @@ def test_an_out_never_shows_bytes_of_another_array(device: str, n: int) -> None:
                         unwritten.to_host()
                     with pytest.raises(DirectionError, match="read before it is written"):
                         blas.scal(2.0, unwritten)
-                with pytest.raises(DirectionError, match="could read what nothing wrote"):
+                with pytest.raises(DirectionError, match="could read bytes that nothing wrote"):
                     _ = dx.address
                 with pytest.raises(DirectionError, match="only a part of it"):
                     update(x)

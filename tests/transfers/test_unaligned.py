@@ -133,7 +133,7 @@ def test_an_array_that_would_be_unaligned_on_the_device_is_refused(device: str) 
         with pytest.raises(PresentError, match="begins 8 bytes into.*itemsize, 16"):
             lend(z[1:3].view(np.complex128), device=device)
     records = np.zeros(4, [("a", "u1"), ("b", "f8")])
-    with pytest.raises(PresentError, match="can't be named by a leading dimension"):
+    with pytest.raises(PresentError, match="can't be expressed by a leading dimension"):
         lend(records["a"], records["b"], device=device)
     assert memory.flags.writeable and floats.flags.writeable and z.flags.writeable
 
