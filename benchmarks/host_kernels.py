@@ -27,13 +27,13 @@ SOURCE = """\
 #include <time.h>
 
 OA_KERNEL(add, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 OA_KERNEL(add_strided, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::GridStride1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::GridStride1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 OA_KERNEL(axpy, oa::In<float> x, oa::In<float>, oa::InOut<float> y, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one += 3 * x[one.index()];
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element += 3 * x[element.index()];
 }
 OA_HOST_KERNEL(plain_add, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
   const float *a = OA_ARGUMENT(call, 0, const float *), *b = OA_ARGUMENT(call, 1, const float *);
@@ -61,15 +61,15 @@ OA_HOST_KERNEL(plain_axpy, OA_POINTER, OA_POINTER, OA_POINTER, OA_VALUE(int)) {
 /* A matrix within one of ld columns: each point becomes the mean of its neighbours. */
 #define MEAN(from, i) (0.25f * (from[(i) - ld] + from[(i) + ld] + from[(i) - 1] + from[(i) + 1]))
 OA_KERNEL(mean, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
-  for (auto one : to.mine(oa::Linear2D(rows, columns, ld), here)) *one = MEAN(from, one.index() + ld + 1);
+  for (auto element : to.mine(oa::Linear2D(rows, columns, ld), here)) *element = MEAN(from, element.index() + ld + 1);
 }
 OA_KERNEL(mean_rows, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
   for (auto row : to.slices(oa::RowBlocks<8>(rows, columns, ld), here))
-    for (auto one : row) *one = MEAN(from, one.index() + ld + 1);
+    for (auto element : row) *element = MEAN(from, element.index() + ld + 1);
 }
 OA_KERNEL(mean_tiles, oa::In<float> from, oa::Out<float> to, int rows, int columns, int ld) {
   for (auto row : to.slices(oa::Tiles<32, 256>(rows, columns, ld), here))
-    for (auto one : row) *one = MEAN(from, one.index() + ld + 1);
+    for (auto element : row) *element = MEAN(from, element.index() + ld + 1);
 }
 OA_HOST_KERNEL(plain_mean, OA_POINTER, OA_POINTER, OA_VALUE(int), OA_VALUE(int), OA_VALUE(int)) {
   const float *from = OA_ARGUMENT(call, 0, const float *);

@@ -224,7 +224,7 @@ ON_HOST = """\
 #include <offload_args/kernel.h>
 
 OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 """
 

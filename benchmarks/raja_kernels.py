@@ -23,7 +23,7 @@ SOURCE = """\
 #endif
 
 OA_KERNEL(daxpy, oa::InOut<double> y, oa::In<double> x, double a, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one += a * x[one.index()];
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element += a * x[element.index()];
 }
 
 OA_KERNEL(muladdsub, oa::Out<double> product, oa::Out<double> sum, oa::Out<double> difference, oa::In<double> x,
@@ -40,19 +40,19 @@ OA_KERNEL(muladdsub, oa::Out<double> product, oa::Out<double> sum, oa::Out<doubl
 }
 
 OA_KERNEL(copy, oa::Out<double> c, oa::In<double> a, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()];
 }
 
 OA_KERNEL(mul, oa::Out<double> b, oa::In<double> c, double alpha, int n) {
-  for (auto one : b.mine(oa::Linear1D(n), here)) *one = alpha * c[one.index()];
+  for (auto element : b.mine(oa::Linear1D(n), here)) *element = alpha * c[element.index()];
 }
 
 OA_KERNEL(add, oa::Out<double> c, oa::In<double> a, oa::In<double> b, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 
 OA_KERNEL(triad, oa::Out<double> a, oa::In<double> b, oa::In<double> c, double alpha, int n) {
-  for (auto one : a.mine(oa::Linear1D(n), here)) *one = b[one.index()] + alpha * c[one.index()];
+  for (auto element : a.mine(oa::Linear1D(n), here)) *element = b[element.index()] + alpha * c[element.index()];
 }
 
 // -- reductions, in blocks of BLOCK ----------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ OA_BLOCK_KERNEL(dot, oa::Out<double> sums, oa::In<double> a, oa::In<double> b, i
   });
   add_up(here, part);
   here.phase([&](const oa::Here &here) {
-    for (auto one : sums.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : sums.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 
@@ -86,7 +86,7 @@ OA_BLOCK_KERNEL(total, oa::Out<double> sum, oa::In<double> sums, int n) {
   });
   add_up(here, part);
   here.phase([&](const oa::Here &here) {
-    for (auto one : sum.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : sum.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 
@@ -94,10 +94,10 @@ struct Three {
   int sum, least, most;
 };
 
-OA_FUNCTION void join(Three &one, const Three &other) {
-  one.sum += other.sum;
-  one.least = other.least < one.least ? other.least : one.least;
-  one.most = other.most > one.most ? other.most : one.most;
+OA_FUNCTION void join(Three &into, const Three &other) {
+  into.sum += other.sum;
+  into.least = other.least < into.least ? other.least : into.least;
+  into.most = other.most > into.most ? other.most : into.most;
 }
 
 OA_FUNCTION void join_all(const oa::Block &here, Three *part) {
@@ -116,7 +116,7 @@ OA_BLOCK_KERNEL(reduce3, oa::Out<Three> results, oa::In<int> x, int n) {
   });
   join_all(here, part);
   here.phase([&](const oa::Here &here) {
-    for (auto one : results.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : results.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 
@@ -129,24 +129,24 @@ OA_BLOCK_KERNEL(total3, oa::Out<Three> result, oa::In<Three> results, int n) {
   });
   join_all(here, part);
   here.phase([&](const oa::Here &here) {
-    for (auto one : result.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : result.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 
 // -- PRESSURE --------------------------------------------------------------------------------------------------------
 
 OA_KERNEL(pressure1, oa::Out<double> bvc, oa::In<double> compression, double cls, int n) {
-  for (auto one : bvc.mine(oa::Linear1D(n), here)) *one = cls * (compression[one.index()] + 1);
+  for (auto element : bvc.mine(oa::Linear1D(n), here)) *element = cls * (compression[element.index()] + 1);
 }
 
 OA_KERNEL(pressure2, oa::Out<double> p_new, oa::In<double> bvc, oa::In<double> e_old, oa::In<double> vnewc,
           double p_cut, double p_min, double eosvmax, int n) {
-  for (auto one : p_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
+  for (auto element : p_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
     double p = bvc[i] * e_old[i];
     if (fabs(p) < p_cut) p = 0;
     if (vnewc[i] >= eosvmax) p = 0;
-    *one = p < p_min ? p_min : p;
+    *element = p < p_min ? p_min : p;
   }
 }
 
@@ -164,55 +164,57 @@ OA_FUNCTION double cut(double e, double e_cut, double e_min) {
 
 OA_KERNEL(energy1, oa::Out<double> e_new, oa::In<double> e_old, oa::In<double> delvc, oa::In<double> p_old,
           oa::In<double> q_old, oa::In<double> work, int n) {
-  for (auto one : e_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
-    *one = e_old[i] - 0.5 * delvc[i] * (p_old[i] + q_old[i]) + 0.5 * work[i];
+  for (auto element : e_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
+    *element = e_old[i] - 0.5 * delvc[i] * (p_old[i] + q_old[i]) + 0.5 * work[i];
   }
 }
 
 OA_KERNEL(energy2, oa::Out<double> q_new, oa::In<double> delvc, oa::In<double> comp_half, oa::In<double> pbvc,
           oa::In<double> e_new, oa::In<double> bvc, oa::In<double> p_half, oa::In<double> ql_old,
           oa::In<double> qq_old, double rho0, int n) {
-  for (auto one : q_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
-    *one = delvc[i] > 0 ? 0 : viscosity(pbvc[i], e_new[i], 1 / (1 + comp_half[i]), bvc[i], p_half[i], rho0, ql_old[i],
+  for (auto element : q_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
+    *element = delvc[i] > 0 ? 0
+                            : viscosity(pbvc[i], e_new[i], 1 / (1 + comp_half[i]), bvc[i], p_half[i], rho0, ql_old[i],
                                         qq_old[i]);
   }
 }
 
 OA_KERNEL(energy3, oa::InOut<double> e_new, oa::In<double> delvc, oa::In<double> p_old, oa::In<double> q_old,
           oa::In<double> p_half, oa::In<double> q_new, int n) {
-  for (auto one : e_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
-    *one += 0.5 * delvc[i] * (3 * (p_old[i] + q_old[i]) - 4 * (p_half[i] + q_new[i]));
+  for (auto element : e_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
+    *element += 0.5 * delvc[i] * (3 * (p_old[i] + q_old[i]) - 4 * (p_half[i] + q_new[i]));
   }
 }
 
 OA_KERNEL(energy4, oa::InOut<double> e_new, oa::In<double> work, double e_cut, double e_min, int n) {
-  for (auto one : e_new.mine(oa::Linear1D(n), here)) *one = cut(*one + 0.5 * work[one.index()], e_cut, e_min);
+  for (auto element : e_new.mine(oa::Linear1D(n), here))
+    *element = cut(*element + 0.5 * work[element.index()], e_cut, e_min);
 }
 
 OA_KERNEL(energy5, oa::InOut<double> e_new, oa::In<double> delvc, oa::In<double> pbvc, oa::In<double> vnewc,
           oa::In<double> bvc, oa::In<double> p_new, oa::In<double> ql_old, oa::In<double> qq_old, oa::In<double> p_old,
           oa::In<double> q_old, oa::In<double> p_half, oa::In<double> q_new, double rho0, double e_cut, double e_min,
           int n) {
-  for (auto one : e_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
-    const double q = delvc[i] > 0 ? 0 : viscosity(pbvc[i], *one, vnewc[i], bvc[i], p_new[i], rho0, ql_old[i],
+  for (auto element : e_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
+    const double q = delvc[i] > 0 ? 0 : viscosity(pbvc[i], *element, vnewc[i], bvc[i], p_new[i], rho0, ql_old[i],
                                                   qq_old[i]);
     const double change = 7 * (p_old[i] + q_old[i]) - 8 * (p_half[i] + q_new[i]) + (p_new[i] + q);
-    *one = cut(*one - change * delvc[i] / 6, e_cut, e_min);
+    *element = cut(*element - change * delvc[i] / 6, e_cut, e_min);
   }
 }
 
 OA_KERNEL(energy6, oa::InOut<double> q_new, oa::In<double> delvc, oa::In<double> pbvc, oa::In<double> e_new,
           oa::In<double> vnewc, oa::In<double> bvc, oa::In<double> p_new, oa::In<double> ql_old,
           oa::In<double> qq_old, double rho0, double q_cut, int n) {
-  for (auto one : q_new.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
+  for (auto element : q_new.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
     if (delvc[i] > 0) return;
     const double q = viscosity(pbvc[i], e_new[i], vnewc[i], bvc[i], p_new[i], rho0, ql_old[i], qq_old[i]);
-    *one = fabs(q) < q_cut ? 0 : q;
+    *element = fabs(q) < q_cut ? 0 : q;
   }
 }
 """

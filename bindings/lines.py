@@ -59,7 +59,7 @@ def _fits(template: str, name: str) -> bool:
 
 @cache
 def extended_by(text: str) -> tuple[str, ...]:
-    """Return the roles files whose families a roles file extends; none if the text is not what a roles file has."""
+    """Return the roles files whose families a roles file extends; none if the text is no roles file."""
     try:
         extends = tomllib.loads(text).get("extends")
     except tomllib.TOMLDecodeError:

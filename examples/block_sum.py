@@ -32,7 +32,7 @@ OA_BLOCK_KERNEL(sum, oa::In<float> x, oa::Out<float> y, int n) {
       if (here.thread() < half) part[here.thread()] += part[here.thread() + half];
     });
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : y.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }"""
 

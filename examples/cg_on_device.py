@@ -19,10 +19,10 @@ from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 SOURCE = """
 #include <offload_args/kernel.h>
 OA_KERNEL(divide, oa::In<double> sums, oa::Out<double> factors, int n) {
-  for (auto one : factors.mine(oa::Linear1D(n), here)) *one = (one.index() ? -1 : 1) * sums[0] / sums[1];
+  for (auto f : factors.mine(oa::Linear1D(n), here)) *f = (f.index() ? -1 : 1) * sums[0] / sums[1];
 }
 OA_KERNEL(compare, oa::In<double> sums, oa::Out<double> factors, double small, int n) {
-  for (auto one : factors.mine(oa::Linear1D(n), here)) *one = one.index() ? sums[2] <= small : sums[2] / sums[0];
+  for (auto f : factors.mine(oa::Linear1D(n), here)) *f = f.index() ? sums[2] <= small : sums[2] / sums[0];
 }
 """
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -20,8 +20,8 @@ SOURCE = """
 #include <offload_args/kernel.h>
 
 OA_KERNEL(relu, oa::InOut<float> x, int n) {
-  for (auto one : x.mine(oa::GridStride1D(n), here))
-    if (*one < 0) *one = 0;
+  for (auto element : x.mine(oa::GridStride1D(n), here))
+    if (*element < 0) *element = 0;
 }
 """
 

@@ -16,7 +16,7 @@ from offload_args import Device, In, Kernel, Out, Scratch, kernels, launch, offl
 SOURCE = """
 #include <offload_args/kernel.h>
 OA_BLOCK_KERNEL(heat, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
-  OA_SHARED float points[18][18];  // those of the tile, and a border
+  OA_SHARED float points[18][18];  // the tile's points, and a border
   const oa::Tiles<16, 16> tiles(rows, columns);
   const oa::Box box = tiles.box(here);
   here.phase([&](const oa::Here &here) {

@@ -142,11 +142,11 @@ def declare_status(subject: Any, success: int | Collection[int], error: Callable
     c_type = subject if isinstance(subject, FFI.CType) else _function_type(subject)
     if c_type is None or c_type.kind not in ("enum", "function"):
         raise ArgumentTypeError(
-            f"declare_status: what needs a function of a cffi library or an enum of its types, got {subject!r}"
+            f"declare_status: function needs a function of a cffi library or an enum of its types, got {subject!r}"
         )
     if c_type.kind == "function" and c_type.result.kind not in ("enum", "primitive"):
         raise ArgumentTypeError(
-            f"declare_status: what needs a function that returns a number, got one of {c_type.cname}"
+            f"declare_status: function needs to return a number, got a function of type {c_type.cname}"
         )
     values = (success,) if isinstance(success, int) else tuple(success)
     if not values or not all(isinstance(value, int) for value in values):

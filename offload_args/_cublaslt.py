@@ -132,9 +132,7 @@ def _facts(function: str, name: str, like: Any) -> _Facts:
         raise ArgumentError(f"{function}: {name} needs 2 axes, or 3 of a batch, has {len(like.shape)}")
     itemsize = like.dtype.itemsize
     if any(stride < 0 or stride % itemsize for stride in like.strides):
-        raise ArgumentError(
-            f"{function}: {name} needs strides of whole elements that are not below 0, got {like.strides}"
-        )
+        raise ArgumentError(f"{function}: {name} needs strides of 0 or more whole elements, got {like.strides}")
     facts = _Facts(dtype, tuple(like.shape), tuple(stride // itemsize for stride in like.strides))
     if not (facts.is_by_rows or facts.is_by_columns):
         raise ArgumentError(

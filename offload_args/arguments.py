@@ -165,7 +165,9 @@ class Scratch:
     ) -> None:
         self.dtype = np.dtype(dtype)
         if code_of(self.dtype) < 0:
-            raise DTypeError(f"Scratch: dtype needs one that devices can hold, got {self.dtype!r}{_advice(self.dtype)}")
+            raise DTypeError(
+                f"Scratch: dtype needs to be a dtype that devices can hold, got {self.dtype!r}{_advice(self.dtype)}"
+            )
         extents = shape if isinstance(shape, (tuple, list)) else (shape,)
         try:
             self.shape = tuple(operator.index(extent) for extent in extents)
@@ -230,7 +232,7 @@ def resolve(argument: Any, position: int, device: int) -> Any:
             f"{subject} is {kind}, not an array: pass np.asarray(x), or the value to the call itself"
         )
     raise ArgumentTypeError(
-        f"{subject} is {kind}, not an array: pass np.asarray(x), and keep that to read what comes back"
+        f"{subject} is {kind}, not an array: pass np.asarray(x), and read the results from that array"
     )
 
 

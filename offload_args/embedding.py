@@ -93,11 +93,11 @@ def libs() -> list[str]:
 
 
 def declare_status(
-    what: Any, *, success: int | Collection[int] = 0, error: Callable[[int], object] | None = None
+    function: Any, *, success: int | Collection[int] = 0, error: Callable[[int], object] | None = None
 ) -> None:
     """Declare which results of a cffi function are success, so that `call` raises an exception after any other result.
 
-    what: a function of your own cffi library, or an enum such as ffi.typeof("mine_status"), which stands for all
+    function: a function of your own cffi library, or an enum such as ffi.typeof("mine_status"), which stands for all
     functions that return it. success: the result that means success, or several such results. error: a function that
     raises the exception for any other result; with None, a LibraryError is raised. After such an exception, no bytes
     that the function wrote are committed. The same rule holds for any exception in a region's body.
@@ -119,7 +119,7 @@ def declare_status(
     """
     from . import _cffi
 
-    _cffi.declare_status(what, success, error)
+    _cffi.declare_status(function, success, error)
 
 
 def _refuse(value: Any, dtype: int, device: int) -> NoReturn:

@@ -56,7 +56,7 @@ def empty(
             raise ArgumentError(f"empty: shape needs whole numbers, got {shown(shape)}") from None
     kind = np.dtype(dtype)
     if kind.hasobject:
-        raise ArgumentError(f"empty: dtype needs one without Python objects, got {kind}; a device can't hold them")
+        raise ArgumentError(f"empty: dtype needs elements that a device can hold, and not Python objects, got {kind}")
     check_shape("empty", extents, kind)
     if order not in ("C", "F"):
         raise ArgumentError(f'empty: order needs "C" or "F", got {shown(order)}')

@@ -190,7 +190,7 @@ def list_locals(body: Body) -> None:
 
 
 def list_checks(body: Body) -> None:
-    """Write the checks of lists, of numbers behind pointers, and of host arrays whose dtype an enum determines."""
+    """Write the checks of lists, of numbers passed by pointer, and of host arrays whose dtype an enum determines."""
     function, constants = body.function, body.library.constants
     checks = []
     for parameter in function.parameters:

@@ -220,7 +220,7 @@ static int ask_layout(const product *p, layout *l) {
                    p->routine->function, l->name, oa_name_of_code(p->codes, l->type));
   if (l->order < ORDER_COL || l->order > ORDER_COL32_2R_4R4) return fail_layout(p, l, "has an unknown order");
   if (layout_value(p, l, BATCH_MODE, 4, &status))
-    return fail_layout(p, l, "has its matrices behind an array of pointers (batch_mode)");
+    return fail_layout(p, l, "has an array of pointers to its matrices (batch_mode)");
   return OA_OK;
 }
 

@@ -81,12 +81,12 @@ static number number_of(const oa_graph_tensor *t) {
 
 /* Checks that an array has the alignment that the plan's kernels need. */
 static int check_alignment(oa_call *call, const oa_graph_tensor *t, const void *address) {
-  const uintptr_t behind = t->alignment > 1 ? (uintptr_t)address % (unsigned)t->alignment : 0;
-  if (!behind) return OA_OK;
+  const uintptr_t excess = t->alignment > 1 ? (uintptr_t)address % (unsigned)t->alignment : 0;
+  if (!excess) return OA_OK;
   return oa_call_fail(call, oa_fail(OA_ERROR_ARGUMENT,
                                     "%s: %s starts at %d bytes after a multiple of %d, which the plan needs; pass a "
                                     "pointer that starts elsewhere, or a copy",
-                                    call->function, t->name, (int)behind, t->alignment));
+                                    call->function, t->name, (int)excess, t->alignment));
 }
 
 static int run(oa_call *call, const graph_functions *f, const oa_graph_names *names, const void *plan,

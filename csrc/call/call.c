@@ -265,7 +265,7 @@ static __attribute__((cold, noinline)) int bring_up_beside(const oa_call *call, 
   if (!status) status = oa_operands_find(call, reaches, region, &arriving);
   if (!status && arriving)
     status = oa_fail(OA_ERROR_CAPTURE,
-                     "%s: an update lets the host write one of the arrays, and a graph would never see what it writes; "
+                     "%s: an update lets the host write one of the arrays, and a graph would never see these writes; "
                      "end the update before the capture",
                      call->function);
   return status;

@@ -216,7 +216,7 @@ oa_lines oa_touched_run(const oa_touched *t, int64_t j) {
 }
 
 /* Returns the first run after run j that may end after byte `to`. */
-static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
+static int64_t run_after(const oa_touched *t, int64_t j, int64_t to) {
   const oa_extent *e = t->extent;
   if (e->kind == OA_EXTENT_PACKED || (e->part & OA_BATCHED)) return j + 1;
   const int64_t pitch = is_partial(e) ? e->ld * t->itemsize : t->lines.pitch;
@@ -251,9 +251,9 @@ bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b) {
     else if (s.from == s.to)
       j++;
     else if (r.to <= s.from)
-      i = run_behind(a, i, s.from);
+      i = run_after(a, i, s.from);
     else if (s.to <= r.from)
-      j = run_behind(b, j, r.from);
+      j = run_after(b, j, r.from);
     else
       return false;
   }

@@ -222,14 +222,14 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
 }
 
 /* Returns false, so that the search for deadlocks ignores the wait for a seized object. */
-static bool needs_nobody(const oa_wait *wait, const oa_caller *other) {
+static bool needs_no_thread(const oa_wait *wait, const oa_caller *other) {
   (void)wait;
   (void)other;
   return false;
 }
 
 bool oa_object_drop_seized(const char *function, oa_object_state *state) {
-  const oa_wait wait = {function, needs_nobody, NULL};
+  const oa_wait wait = {function, needs_no_thread, NULL};
   oa_lock();
   while (state->busy) oa_wait_for_always(&wait);
   const bool last = !--state->holders;

@@ -107,10 +107,10 @@ static bool find(oa_bytes map, const char *key, oa_bytes *value) {
   if (!next(&map, &item) || item.kind != MAP) return false;
   for (uint64_t left = item.number; left; left--) {
     struct item name;
-    oa_bytes behind = map;
-    if (!next(&behind, &name)) return false;
+    oa_bytes rest = map;
+    if (!next(&rest, &name)) return false;
     if (name.kind == TEXT && is_text(name.text, key)) {
-      *value = behind;
+      *value = rest;
       return true;
     }
     if (!skip(&map) || !skip(&map)) return false;

@@ -190,7 +190,7 @@ static int load(const oa_library *library, const char *path, const char *prefix)
 
 /* Returns the file that has the library's first symbol, among the libraries that `module` is linked with; NULL if there
  * is none. The caller frees the text. */
-static char *file_behind(const oa_library *library, void *module) {
+static char *file_of_module(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
   Dl_info info;
   const void *function = find_spelling(library, module, &prefix, &suffix);
@@ -202,7 +202,7 @@ static int share(const oa_library *library, const char *module) {
   const char *name = module ? module : "the program";
   void *loaded = dlopen(module, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (!loaded) return oa_fail(OA_ERROR_LIBRARY, "%s: %s is not loaded in this process", library->name, name);
-  char *file = file_behind(library, loaded);
+  char *file = file_of_module(library, loaded);
   const char *path = file ? file : name;
   int status;
   if (library->state->loaded) {

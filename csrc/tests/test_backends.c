@@ -48,7 +48,7 @@ static int all(const unsigned char *bytes, int byte, size_t nbytes) {
   return 1;
 }
 
-/* -- what each backend must do ------------------------------------------------------------------------------------ */
+/* -- duties of each backend --------------------------------------------------------------------------------------- */
 
 static void bytes_go_up_and_come_down(oa_device *device) {
   const oa_backend *backend = device->backend;

@@ -23,7 +23,7 @@ static const oa_array array = {
 static oa_region *around; /* a region that is open all the time, and lends the array, too */
 static oa_any *whole;     /* the array's pointer in that region */
 
-/* -- what is made, and how it ends -- */
+/* -- making and ending each kind of object -- */
 
 static void *new_region(void) {
   oa_array lent = array;
@@ -282,7 +282,7 @@ static void every_function_with_what_has_ended(void) {
   }
 }
 
-/* -- what begins twice -- */
+/* -- functions that begin twice -- */
 
 static void a_call_that_begins_twice_is_ended_once_and_its_region_is_left(void) {
   for (int lists = 0; lists < 2; lists++) {

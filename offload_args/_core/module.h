@@ -268,8 +268,11 @@ int load_library(const char *name, char *text, size_t size);
 int find_driver(const char *backend, char *text, size_t size);
 
 /* -- recording.c --------------------------------------------------------------------------------------------------- */
-enum { RECORDS = 1, RECORDS_BEGINNINGS }; /* the recorder, python.done, is called after each call; also before it */
-extern atomic_int recording;              /* one of them, or 0 */
+enum {
+  RECORDS = 1,       /* the recorder, python.done, is called after each call */
+  RECORDS_BEGINNINGS /* it is called before and after each call */
+};
+extern atomic_int recording; /* RECORDS, RECORDS_BEGINNINGS, or 0 for no recorder */
 void recording_after_fork(void);
 
 /* Reports a call, with its arguments, to the recorder. names: of the last arguments; NULL: none has a name. Steals the

@@ -40,8 +40,8 @@ PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *co
   return result;
 }
 
-/* (function, when): reports calls to that function, which is always the same. when: 0: no calls from now on; 1: after
- * each call; 2: also before it. The function is called on any thread with (kind, subject, arguments, names of the last
+/* (function, when): reports calls to that function, which is always the same. when: 0, RECORDS or RECORDS_BEGINNINGS.
+ * The function is called on any thread with (kind, subject, arguments, names of the last
  * ones or None, result, exception or None). */
 static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *function;

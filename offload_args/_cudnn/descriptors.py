@@ -130,7 +130,7 @@ def need_text(function: str, layout: object) -> None:
 
 def _need_strides(function: str, like: Any) -> None:
     if any(stride < 0 or stride % like.dtype.itemsize for stride in like.strides):
-        raise ArgumentError(f"{function}: needs strides that are whole elements and not below 0, got {like.strides}")
+        raise ArgumentError(f"{function}: needs strides of 0 or more whole elements, got {like.strides}")
 
 
 def _layout(function: str, layout: str, ndim: int) -> str:

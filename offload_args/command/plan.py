@@ -103,7 +103,7 @@ class Estimate:
         return {**asdict(self), "total": self.total, "fits": fits}
 
 
-# -- what is measured --------------------------------------------------------------------------------------------------
+# -- measurements ------------------------------------------------------------------------------------------------------
 
 
 def _operands(shape: Shape) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

@@ -370,7 +370,7 @@ class Communicator:
         """
         function = "Communicator.all_gather"
         source, target = self._operands(function, send, recv)
-        check_size(function, target, source.size * self.size, f"those of send on each of {self.size} ranks")
+        check_size(function, target, source.size * self.size, f"the elements of send of each of {self.size} ranks")
         check_aliases(function, source, target, self.rank)
         with self._call(function, ("all_gather", source.size, source.dtype, "")) as deadline:
             self._backend.all_gather(source, target, deadline)
@@ -397,8 +397,8 @@ class Communicator:
         check_operation(function, op, source)
         if source.size != target.size * self.size:
             raise ArgumentError(
-                f"{function}: send has {source.size} elements, needs {target.size * self.size}: those of recv for each "
-                f"of {self.size} ranks"
+                f"{function}: send has {source.size} elements, needs {target.size * self.size}: the elements of recv "
+                f"for each of {self.size} ranks"
             )
         check_aliases(function, source, target, self.rank)
         with self._call(function, ("reduce_scatter", target.size, target.dtype, op)) as deadline:
@@ -467,7 +467,7 @@ class Communicator:
         """
         function = "Communicator.all_to_all"
         source, target = self._operands(function, send, recv)
-        check_size(function, target, source.size, "those of send")
+        check_size(function, target, source.size, "the elements of send")
         if source.size % self.size:
             raise ArgumentError(f"{function}: send has {source.size} elements, needs a multiple of {self.size} ranks")
         check_aliases(function, source, target, None)

@@ -102,7 +102,7 @@ def check_aliases(function: str, send: DevicePtr[Any], recv: DevicePtr[Any], par
 def check_dtype(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
     """Raise DTypeError unless both have the same dtype."""
     if send._dtype_code != recv._dtype_code:
-        raise DTypeError(f"{function}: recv has dtype {recv.dtype}, needs that of send, {send.dtype}")
+        raise DTypeError(f"{function}: recv has dtype {recv.dtype}, needs send's dtype, {send.dtype}")
 
 
 def check_size(function: str, recv: DevicePtr[Any], needed: int, reason: str) -> None:
@@ -114,7 +114,7 @@ def check_size(function: str, recv: DevicePtr[Any], needed: int, reason: str) ->
 def check_shape(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
     """Raise ArgumentError unless both have the same shape and order."""
     if send._shape != recv._shape:
-        raise ArgumentError(f"{function}: recv has shape {recv._shape}, needs that of send, {send._shape}")
+        raise ArgumentError(f"{function}: recv has shape {recv._shape}, needs send's shape, {send._shape}")
     check_order(function, send, recv)
 
 

@@ -80,7 +80,8 @@ class Kernel(_core.Kernel):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
-          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+          for (auto element : y.mine(oa::Linear1D(n), here))
+            *element += x[element.index()];
         }'''
         add = Kernel.compile(source, "add", [In[np.float32], InOut[np.float32], np.int32])
         x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
@@ -154,7 +155,7 @@ class Kernel(_core.Kernel):
             source = '''
             #include <offload_args/kernel.h>
             OA_KERNEL(twice, oa::InOut<float> x, int n) {
-              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+              for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
             }'''
             twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32])
             x = np.ones(3, np.float32)
@@ -200,7 +201,7 @@ class Kernel(_core.Kernel):
             source = '''
             #include <offload_args/kernel.h>
             OA_KERNEL(twice, oa::InOut<float> x, int n) {
-              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+              for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
             }'''
             twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host")
             twice.save("twice.so")
@@ -238,7 +239,7 @@ class Kernel(_core.Kernel):
             source = '''
             #include <offload_args/kernel.h>
             OA_KERNEL(twice, oa::InOut<float> x, int n) {
-              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+              for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
             }'''
             twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host")
             print(twice.info("host").fixed_shared_bytes)  # 0

@@ -26,7 +26,8 @@ class Module(Variables):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
-          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+          for (auto element : y.mine(oa::Linear1D(n), here))
+            *element += x[element.index()];
         }'''
         types = [In[np.float32], InOut[np.float32], np.int32]
         Kernel.compile(source, "add", types, device="host").save("add.so")
@@ -103,7 +104,7 @@ class Module(Variables):
             source = '''
             #include <offload_args/kernel.h>
             OA_KERNEL(twice, oa::InOut<float> x, int n) {
-              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+              for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
             }'''
             Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host").save("twice.so")
             module = Module.load("twice.so")

@@ -116,7 +116,8 @@ class Linear1D(Partition):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
-          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+          for (auto element : y.mine(oa::Linear1D(n), here))
+            *element += x[element.index()];
         }'''
         types = [In[np.float32], InOut[np.float32].by(kernels.Linear1D()), np.int32]
         add = Kernel.compile(source, "add", types)
@@ -137,7 +138,7 @@ class GridStride1D(Partition):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(scale, oa::InOut<float> x, float by, int n) {
-          for (auto one : x.mine(oa::GridStride1D(n), here)) *one *= by;
+          for (auto element : x.mine(oa::GridStride1D(n), here)) *element *= by;
         }'''
         types = [InOut[np.float32].by(kernels.GridStride1D()), np.float32, np.int32]
         scale = Kernel.compile(source, "scale", types)
@@ -165,7 +166,8 @@ class Linear2D(Partition):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(table, oa::Out<int> x, int rows, int columns) {
-          for (auto one : x.mine(oa::Linear2D(rows, columns), here)) *one = 10 * one.row() + one.column();
+          for (auto element : x.mine(oa::Linear2D(rows, columns), here))
+            *element = 10 * element.row() + element.column();
         }'''
         types = [Out[np.int32].by(kernels.Linear2D()), np.int32, np.int32]
         table = Kernel.compile(source, "table", types)
@@ -193,9 +195,9 @@ class PerBlock(Partition):
           const auto part = here.shared<float>();  // the block's
           here.phase([&](const oa::Here &here) { part[here.thread()] = x[here.index()]; });
           here.phase([&](const oa::Here &here) {
-            for (auto one : y.mine(oa::PerBlock(), here)) {
-              *one = 0;
-              for (long long i = 0; i < part.size(); i++) *one += part[i];
+            for (auto element : y.mine(oa::PerBlock(), here)) {
+              *element = 0;
+              for (long long i = 0; i < part.size(); i++) *element += part[i];
             }
           });
         }'''
@@ -243,7 +245,8 @@ class RowBlocks(Partition):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(number, oa::Out<int> x, int rows, int columns) {
-          for (auto one : x.mine(oa::RowBlocks<2>(rows, columns), here)) *one = one.row() / 2;
+          for (auto element : x.mine(oa::RowBlocks<2>(rows, columns), here))
+            *element = element.row() / 2;
         }'''
         types = [Out[np.int32].by(kernels.RowBlocks(2)), np.int32, np.int32]
         number = Kernel.compile(source, "number", types)
@@ -270,8 +273,8 @@ class Tiles(Partition):
         source = '''
         #include <offload_args/kernel.h>
         OA_KERNEL(transpose, oa::In<float> a, oa::Out<float> b, int rows, int columns) {
-          for (auto one : b.mine(oa::Tiles<16, 16>(rows, columns), here))
-            *one = a[one.column() * rows + one.row()];
+          for (auto element : b.mine(oa::Tiles<16, 16>(rows, columns), here))
+            *element = a[element.column() * rows + element.row()];
         }'''
         types = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]
         transpose = Kernel.compile(source, "transpose", types)

@@ -28,9 +28,9 @@ class Shared:
           const auto part = here.shared<float>();  // the block's
           here.phase([&](const oa::Here &here) { part[here.thread()] = x[here.index()]; });
           here.phase([&](const oa::Here &here) {
-            for (auto one : y.mine(oa::PerBlock(), here)) {
-              *one = 0;
-              for (long long i = 0; i < part.size(); i++) *one += part[i];
+            for (auto element : y.mine(oa::PerBlock(), here)) {
+              *element = 0;
+              for (long long i = 0; i < part.size(); i++) *element += part[i];
             }
           });
         }'''

@@ -54,7 +54,7 @@ class Variables:
             #include <offload_args/kernel.h>
             OA_DEVICE_VARIABLE(float, factor);
             OA_KERNEL(scale, oa::InOut<float> x, int n) {
-              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= factor;
+              for (auto element : x.mine(oa::Linear1D(n), here)) *element *= factor;
             }'''
             scale = Kernel.compile(source, "scale", [InOut[np.float32], np.int32])
             scale.module.variable("factor", np.float32).assign(5)

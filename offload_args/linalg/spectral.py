@@ -138,7 +138,7 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
         source, uplo = turned(a), OTHER_TRIANGLE[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)
-    triangle = by_columns(uplo, facts)  # in C order, that of conj(A), which has the same eigenvalues
+    triangle = by_columns(uplo, facts)  # in C order, conj(A)'s triangle: conj(A) has the same eigenvalues
     whole = flat(v) if len(v._shape) > 2 else None
     if whole is not None and vendor.diagonalizes_stacks(facts.rows, facts.rows) and is_finite(whole):
         ld, values = facts.ld_f or facts.ld_c, flat(w, 1)

@@ -40,7 +40,7 @@ class Stale(NamedTuple):
     region: int
     place: str
     calls: list[int]  #: of the region, until then
-    most: float  #: what is due to rounding
+    most: float  #: the greatest difference that rounding explains
     off: float = 0.0
     returned: Any = None  #: the number that the last of them returned; None: arrays differ
 
@@ -59,7 +59,7 @@ class Fault(NamedTuple):
     pointer: int  #: the number of the array that differs; 0: the number that the call returns
     element: tuple[int, ...]  #: the index of an element that differs
     expected: Any  #: the element, or the number, with waits
-    most: float  #: what is due to rounding
+    most: float  #: the greatest difference that rounding explains
 
 
 class Unlike(NamedTuple):
@@ -67,7 +67,7 @@ class Unlike(NamedTuple):
 
     region: int
     calls: list[int]
-    most: float  #: what is due to rounding
+    most: float  #: the greatest difference that rounding explains
     results: dict[int, NDArray[Any]]  #: in the recording, by the numbers of pointers
 
 

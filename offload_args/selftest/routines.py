@@ -112,7 +112,7 @@ class Numbers:
         return array
 
     def solvable(self, n: int) -> Array:
-        """Return a matrix with whose triangles systems can be solved."""
+        """Return a matrix with well-conditioned triangles."""
         A = self(n, n) / n
         A[np.diag_indices(n)] += 2
         return self.stored(A)

@@ -63,7 +63,7 @@ class OnGPU(Adapter):
         self._ffi = self._raw.ffi
         self._functions: dict[str, Any] = {}
 
-    # -- the calls of offload_args.sparse --
+    # -- the functions that offload_args.sparse calls --
 
     def multiply(
         self, function: str, A: LentMatrix, x: DevicePtr, y: DevicePtr, alpha: complex, beta: complex, trans: str

@@ -113,8 +113,8 @@ def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None
     for node in ast.walk(tree):
         if getattr(node, "lineno", None) != line or getattr(node, "col_offset", None) != column:
             continue
-        # For this instruction, Python 3.11 has the position of the statement, and later versions that of the
-        # expression.
+        # Python 3.11 gives this instruction the position of the statement, and later versions give it the
+        # position of the expression.
         if isinstance(node, (ast.With, ast.AsyncWith)) and len(node.items) == 1:
             return _lent(node.items[0].context_expr)
         if isinstance(node, ast.Call) and (node.end_lineno, node.end_col_offset) == (last, end):

@@ -232,7 +232,7 @@ class Summary:
                 lines.append(f"      {size_text(self.bytes_spared)} spared: calls read other parts of the arrays")
         lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
         for name, count, seconds in self._calls():
-            lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")
+            lines.append(f"call  {name}: {count} x, {time_text(seconds)} with its copies up")
         if self.pages_written:
             lines.append(
                 f"watch {self.pages_written} {plural('write', self.pages_written)} to watched pages of what stays on a "

@@ -205,7 +205,7 @@ def test_numpys_own_functions(solver: str, dtype: str) -> None:
     agree(*both(solver, lambda: [np.linalg.solve(np.stack([A, S]), B)], f"{t}gesv"), dtype)
 
 
-# -- what is the CPU's -------------------------------------------------------------------------------------------------
+# -- calls that stay on the CPU ----------------------------------------------------------------------------------------
 
 
 def refusals(on: Any) -> dict[str, int]:

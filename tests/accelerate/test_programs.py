@@ -137,7 +137,7 @@ def test_linear_algebra_of_numpy_and_scipy_agrees(device: str, name: str) -> Non
                 agree(np.abs(a), np.abs(e))
 
 
-# -- what never goes ---------------------------------------------------------------------------------------------------
+# -- calls that never go -----------------------------------------------------------------------------------------------
 
 
 def test_small_calls_are_counted_and_do_not_go(device: str) -> None:

@@ -251,7 +251,7 @@ def test_memory_that_is_moved(tracked: str) -> None:
         assert libc.mremap(ctypes.c_void_p(places[0]), *sizes, ctypes.c_void_p(third)) == third
         assert libc.mremap(ctypes.c_void_p(places[1]), *sizes, ctypes.c_void_p(places[0])) == places[0]
         for _ in range(6):
-            sent(first, x)  # the values are those of `second`
+            sent(first, x)  # x has the values of `second`
     for at in (places[0], third):
         libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(nbytes))
 

@@ -367,7 +367,7 @@ def test_wide_form_with_another_signature_is_refused() -> None:
     assert "cublasSgemv_v2_64 differs in more than its sizes" in faults_of("cublas", api, labels)
 
 
-def test_value_that_nobody_labelled_as_a_result_is_refused() -> None:
+def test_value_without_the_label_of_a_result_is_refused() -> None:
     api, labels = api_and_labels("cblas", "norm")
     del labels["family"]["norm"]["parameters"]["result"]
     assert "cblas_snrm2: the return value (float) has no role" in faults_of("cblas", api, labels)

@@ -33,7 +33,7 @@ SIDE: Final = 44  # the side of the square arrays
 LENGTH: Final = 2000  # the length of the flat arrays
 
 
-# -- what a call is ----------------------------------------------------------------------------------------------------
+# -- the parts of a call -----------------------------------------------------------------------------------------------
 @dataclass
 class Operand:
     """An operand: its values as a vector or a whole matrix, and masks of its stored, read and written values."""

@@ -362,7 +362,11 @@ def test_wrong_arguments(on: str) -> None:
         for error, text, call in [
             (HostPointerError, "send needs a DevicePtr, got numpy.ndarray", lambda: communicator.all_reduce(c)),
             (DTypeError, "send needs float16, .* or uint64, got complex64", lambda: communicator.all_reduce(dt)),
-            (DTypeError, "recv has dtype float32, needs that of send", lambda: communicator.all_gather(dc, db)),
+            (
+                DTypeError,
+                "recv has dtype float32, needs send's dtype, float64",
+                lambda: communicator.all_gather(dc, db),
+            ),
             (ArgumentError, "op must be .sum. or .*, got 'avg'", lambda: communicator.all_reduce(da, op="avg")),
             (DirectionError, "send is written, and was lent as In", lambda: communicator.all_reduce(dc)),
             (ArgumentError, "root needs a rank from 0 to 0, got 1", lambda: communicator.broadcast(da, 1)),

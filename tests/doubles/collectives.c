@@ -99,7 +99,7 @@ static char text[1 << 16], last_error[256];
 static _Thread_local int depth;
 static _Thread_local operation *group;
 
-/* -- what tests ask -- */
+/* -- queries of the tests -- */
 
 PUBLIC const char *double_text(void) { return text; }
 PUBLIC void double_clear(void) { text[0] = '\0'; }

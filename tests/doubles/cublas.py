@@ -79,7 +79,7 @@ static int is_scalar(const struct handle *handle, const void *pointer) {
   return handle && handle->magic == MAGIC && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
 }
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
-/* An array of pointers is on the device, and so is what they point to. */
+/* An array of pointers is on the device, and so is the memory that they point to. */
 static int is_list(const void *pointer, int64_t count) {
   int right = pointer && kind_of(pointer) == 2;
   for (int64_t i = 0; right && i < count; i++) right = is_array(((const void *const *)pointer)[i]);

@@ -161,15 +161,15 @@ static int fits(const object *desc, const object *a, const object *b, const obje
   return a->at[ta ? 3 : 2] == m && b->at[tb ? 2 : 3] == n && b->at[tb ? 3 : 2] == k && c->at[2] == m && c->at[3] == n;
 }
 int cublasLtMatmulAlgoCheck(void *handle, const object *desc, const object *a, const object *b, const object *c,
-                            const object *d, const uint64_t *algo, result *found) {
+                            const object *d, const uint64_t *algo, result *choice) {
   if (!handle || !fits(desc, a, b, c, d) || algo[0] != 1) return INVALID_VALUE;
-  found->workspace = NEEDED;
-  found->status = SUCCESS;
-  found->waves = 1;
+  choice->workspace = NEEDED;
+  choice->status = SUCCESS;
+  choice->waves = 1;
   return SUCCESS;
 }
 int cublasLtMatmulAlgoGetHeuristic(void *handle, const object *desc, const object *a, const object *b, const object *c,
-                                   const object *d, const object *preference, int count, result *found, int *got) {
+                                   const object *d, const object *preference, int count, result *choice, int *got) {
   const uint64_t algo[8] = {1, (uint64_t)(preference->at[5] < ALIGNED ? 1 : ALIGNED)};
   static const int pointers[] = {8, 11, 17, 18, 19, 20, 21, 23, 24, 36};
   for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
@@ -177,9 +177,9 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const object *desc, const objec
   if (count < 1) return INVALID_VALUE;
   *got = 0;
   if (preference->at[1] < NEEDED) return NOT_SUPPORTED;
-  memcpy(found->algo, algo, sizeof algo);
+  memcpy(choice->algo, algo, sizeof algo);
   *got = 1;
-  return cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, algo, found);
+  return cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, algo, choice);
 }
 int cublasLtMatmulAlgoCapGetAttribute(const uint64_t *algo, unsigned attribute, void *value, size_t nbytes,
                                       size_t *written) {

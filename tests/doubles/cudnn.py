@@ -24,7 +24,7 @@ TEXT = r"""
 
 enum { VERSION = 91900, AXES = 4, MOST_VALUES = 64, WORKSPACE = 256 };
 
-/* An object of the graph API: what was set, by the attributes' names. */
+/* An object of the graph API: the attributes that were set, by their names. */
 typedef struct attribute {
   int name, type;
   int64_t count;
@@ -55,7 +55,7 @@ int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
 
 static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
-/* -- what every use of the library calls -- */
+/* -- functions that every use of the library calls -- */
 
 size_t cudnnGetVersion(void) { return VERSION; }
 int cudnnGetProperty(int type, int *value) {
@@ -74,19 +74,19 @@ int cudnnGetStream(void **handle, void **stream) { return *stream = *handle, 0; 
 
 /* -- objects -- */
 
-static const attribute *find(const object *one, int name) {
-  for (const attribute *a = one->attributes; a; a = a->next)
+static const attribute *find(const object *descriptor, int name) {
+  for (const attribute *a = descriptor->attributes; a; a = a->next)
     if (a->name == name) return a;
   return NULL;
 }
-static int64_t integer(const object *one, int name, int otherwise) {
-  const attribute *a = find(one, name);
+static int64_t integer(const object *descriptor, int name, int otherwise) {
+  const attribute *a = find(descriptor, name);
   if (!a) return otherwise;
   if (a->type == CUDNN_TYPE_INT64) return *(const int64_t *)a->values;
   return a->type == CUDNN_TYPE_BOOLEAN ? *a->values : *(const int32_t *)a->values;
 }
-static object *other(const object *one, int name) {
-  const attribute *a = find(one, name);
+static object *other(const object *descriptor, int name) {
+  const attribute *a = find(descriptor, name);
   return a ? *(object *const *)a->values : NULL;
 }
 static size_t width(int type) {
@@ -98,36 +98,36 @@ static size_t width(int type) {
   }
 }
 
-int cudnnBackendCreateDescriptor(int kind, void **made) {
-  object *one = calloc(1, sizeof *one);
-  if (!one) return CUDNN_STATUS_ALLOC_FAILED;
-  one->kind = kind;
-  *made = one;
+int cudnnBackendCreateDescriptor(int kind, void **created) {
+  object *descriptor = calloc(1, sizeof *descriptor);
+  if (!descriptor) return CUDNN_STATUS_ALLOC_FAILED;
+  descriptor->kind = kind;
+  *created = descriptor;
   return 0;
 }
-int cudnnBackendDestroyDescriptor(object *one) {
-  for (attribute *a = one->attributes, *next; a; a = next) next = a->next, free(a);
-  return free(one), 0;
+int cudnnBackendDestroyDescriptor(object *descriptor) {
+  for (attribute *a = descriptor->attributes, *next; a; a = next) next = a->next, free(a);
+  return free(descriptor), 0;
 }
-int cudnnBackendSetAttribute(object *one, int name, int type, int64_t count, const void *values) {
-  if (count < 1 || count > MOST_VALUES || !values || find(one, name)) return CUDNN_STATUS_BAD_PARAM;
+int cudnnBackendSetAttribute(object *descriptor, int name, int type, int64_t count, const void *values) {
+  if (count < 1 || count > MOST_VALUES || !values || find(descriptor, name)) return CUDNN_STATUS_BAD_PARAM;
   attribute *a = calloc(1, sizeof *a);
   if (!a) return CUDNN_STATUS_ALLOC_FAILED;
-  *a = (attribute){.name = name, .type = type, .count = count, .next = one->attributes};
+  *a = (attribute){.name = name, .type = type, .count = count, .next = descriptor->attributes};
   memcpy(a->values, values, (size_t)count * width(type));
-  one->attributes = a;
+  descriptor->attributes = a;
   return 0;
 }
 
-/* Says whether a graph is of operations that cuDNN takes as one. */
+/* Returns whether cuDNN fuses the graph's operations. */
 static int is_known(const object *graph) {
   const attribute *all = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
   int products = 0, reductions = 0, logarithms = 0;
   for (int64_t i = 0; i < all->count; i++) {
-    const object *one = ((object *const *)all->values)[i];
-    const object *detail = other(one, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-    products += one->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
-    reductions += one->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+    const object *descriptor = ((object *const *)all->values)[i];
+    const object *detail = other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    products += descriptor->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+    reductions += descriptor->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
     logarithms += detail && integer(detail, CUDNN_ATTR_POINTWISE_MODE, 0) == CUDNN_POINTWISE_LOG;
   }
   if (products == 2 && reductions == 2 && logarithms == 1) return 1;
@@ -135,14 +135,15 @@ static int is_known(const object *graph) {
   return 0;
 }
 
-int cudnnBackendFinalize(object *one) {
-  if (one->kind != CUDNN_BACKEND_TENSOR_DESCRIPTOR) return 0;
-  const attribute *shape = find(one, CUDNN_ATTR_TENSOR_DIMENSIONS), *strides = find(one, CUDNN_ATTR_TENSOR_STRIDES);
+int cudnnBackendFinalize(object *descriptor) {
+  if (descriptor->kind != CUDNN_BACKEND_TENSOR_DESCRIPTOR) return 0;
+  const attribute *shape = find(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const attribute *strides = find(descriptor, CUDNN_ATTR_TENSOR_STRIDES);
   return shape && strides && shape->count == strides->count && shape->count <= AXES ? 0 : CUDNN_STATUS_BAD_PARAM;
 }
-int cudnnBackendGetAttribute(object *one, int name, int type, int64_t most, int64_t *count, void *values) {
+int cudnnBackendGetAttribute(object *descriptor, int name, int type, int64_t most, int64_t *count, void *values) {
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR && most > 0) {
-    object *graph = other(one, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), *engine = *(object **)values;
+    object *graph = other(descriptor, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), *engine = *(object **)values;
     *count = is_known(graph);
     if (*count) engine->graph = graph;
     return 0;
@@ -210,12 +211,13 @@ static void *address_of(run *r, int64_t uid) {
   return NULL;
 }
 
-/* Returns a tensor's values: those of its operation, or of memory. */
-static tensor *tensor_of(run *r, const object *one) {
-  const int64_t uid = integer(one, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
+/* Returns a tensor's values: its operation's results, or the contents of its memory. */
+static tensor *tensor_of(run *r, const object *descriptor) {
+  const int64_t uid = integer(descriptor, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
   for (tensor *t = r->tensors; t; t = t->next)
     if (t->uid == uid) return t;
-  const attribute *shape = find(one, CUDNN_ATTR_TENSOR_DIMENSIONS), *strides = find(one, CUDNN_ATTR_TENSOR_STRIDES);
+  const attribute *shape = find(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const attribute *strides = find(descriptor, CUDNN_ATTR_TENSOR_STRIDES);
   tensor *t = calloc(1, sizeof *t);
   t->uid = uid;
   for (int axis = 0; axis < AXES; axis++) {
@@ -225,37 +227,37 @@ static tensor *tensor_of(run *r, const object *one) {
   t->values = calloc((size_t)size_of(t), sizeof(double));
   t->next = r->tensors;
   r->tensors = t;
-  if (integer(one, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0)) return t;
+  if (integer(descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0)) return t;
   const void *address = address_of(r, uid);
-  const int on_host = (int)integer(one, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
+  const int on_host = (int)integer(descriptor, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
   if (!address || is_array(address) == on_host ||
-      (!on_host && (uintptr_t)address % (uintptr_t)integer(one, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1))) {
+      (!on_host && (uintptr_t)address % (uintptr_t)integer(descriptor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1))) {
     r->status = CUDNN_STATUS_BAD_PARAM;
     return t;
   }
-  const int dtype = (int)integer(one, CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
+  const int dtype = (int)integer(descriptor, CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
   EACH(t)
   *at(t, i, j, k, l) =
       load(address, i * t->strides[0] + j * t->strides[1] + k * t->strides[2] + l * t->strides[3], dtype);
   return t;
 }
 
-static void write_back(run *r, const object *one, const tensor *t) {
-  if (r->status || integer(one, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0)) return;
+static void write_back(run *r, const object *descriptor, const tensor *t) {
+  if (r->status || integer(descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0)) return;
   void *address = address_of(r, t->uid);
-  const int dtype = (int)integer(one, CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
+  const int dtype = (int)integer(descriptor, CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
   EACH(t)
   store(address, i * t->strides[0] + j * t->strides[1] + k * t->strides[2] + l * t->strides[3], dtype,
         *at(t, i, j, k, l));
 }
 
-static void multiply(run *r, const object *one) {
-  const object *of_y = other(one, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
-  const tensor *a = tensor_of(r, other(one, CUDNN_ATTR_OPERATION_MATMUL_ADESC));
-  const tensor *b = tensor_of(r, other(one, CUDNN_ATTR_OPERATION_MATMUL_BDESC)), *y = tensor_of(r, of_y);
-  const object *of_limits[] = {other(one, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC),
-                               other(one, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC),
-                               other(one, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC)};
+static void multiply(run *r, const object *descriptor) {
+  const object *of_y = other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+  const tensor *a = tensor_of(r, other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_ADESC));
+  const tensor *b = tensor_of(r, other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_BDESC)), *y = tensor_of(r, of_y);
+  const object *of_limits[] = {other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC),
+                               other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC),
+                               other(descriptor, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC)};
   const tensor *counts[3];
   for (int which = 0; which < 3; which++) counts[which] = of_limits[which] ? tensor_of(r, of_limits[which]) : NULL;
   const int64_t shared = a->shape[1] / b->shape[1];
@@ -287,13 +289,13 @@ static double pointwise_of(run *r, int mode, double x, double b, double chosen) 
   }
 }
 
-static void pointwise(run *r, const object *one) {
-  const object *detail = other(one, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+static void pointwise(run *r, const object *descriptor) {
+  const object *detail = other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
   const int mode = (int)integer(detail, CUDNN_ATTR_POINTWISE_MODE, 0);
-  const object *of_b = other(one, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-  const object *of_t = other(one, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
-  const object *of_y = other(one, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
-  const tensor *x = tensor_of(r, other(one, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)), *y = tensor_of(r, of_y);
+  const object *of_b = other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  const object *of_t = other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+  const object *of_y = other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  const tensor *x = tensor_of(r, other(descriptor, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)), *y = tensor_of(r, of_y);
   const tensor *b = of_b ? tensor_of(r, of_b) : x, *t = of_t ? tensor_of(r, of_t) : x;
   EACH(y) {
     const int64_t places[] = {i, j, k, l};
@@ -304,18 +306,18 @@ static void pointwise(run *r, const object *one) {
   write_back(r, of_y, y);
 }
 
-static void reduce(run *r, const object *one) {
-  const object *of_y = other(one, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
-  const object *detail = other(one, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+static void reduce(run *r, const object *descriptor) {
+  const object *of_y = other(descriptor, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+  const object *detail = other(descriptor, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
   const int is_max = integer(detail, CUDNN_ATTR_REDUCTION_OPERATOR, 0) == CUDNN_REDUCE_TENSOR_MAX;
-  const tensor *x = tensor_of(r, other(one, CUDNN_ATTR_OPERATION_REDUCTION_XDESC)), *y = tensor_of(r, of_y);
+  const tensor *x = tensor_of(r, other(descriptor, CUDNN_ATTR_OPERATION_REDUCTION_XDESC)), *y = tensor_of(r, of_y);
   EACH(y) {
-    double found = is_max ? -INFINITY : 0;
+    double reduced = is_max ? -INFINITY : 0;
     for (int64_t step = 0; step < x->shape[3]; step++) {
       const double value = *at(x, i, j, k, step);
-      found = is_max ? fmax(found, value) : found + value;
+      reduced = is_max ? fmax(reduced, value) : reduced + value;
     }
-    *at(y, i, j, k, l) = found;
+    *at(y, i, j, k, l) = reduced;
   }
   write_back(r, of_y, y);
 }
@@ -328,10 +330,10 @@ static int execute(const void *arguments, void *stream) {
   if (kind_of(r.workspace) != 2) r.status = CUDNN_STATUS_BAD_PARAM;
   else memset(r.workspace, 0x5a, WORKSPACE);
   for (int64_t i = 0; i < all->count && !r.status; i++) {
-    const object *one = ((object *const *)all->values)[i];
-    if (one->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) multiply(&r, one);
-    else if (one->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) reduce(&r, one);
-    else pointwise(&r, one);
+    const object *descriptor = ((object *const *)all->values)[i];
+    if (descriptor->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) multiply(&r, descriptor);
+    else if (descriptor->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) reduce(&r, descriptor);
+    else pointwise(&r, descriptor);
   }
   for (tensor *t = r.tensors, *next; t; t = next) next = t->next, free(t->values), free(t);
   return r.status;

@@ -43,13 +43,13 @@ enum { MAGIC = 0x501e, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, COLU
 enum { DEVICE_BYTES = 96, HOST_BYTES = 56 }; /* of the 64-bit interface */
 
 static int is_array(const void *pointer) { return !pointer || kind_of(pointer) != 0; }
-static int is_work(void *pointer, size_t given, size_t needed) {
-  if (given < needed || (needed && kind_of(pointer) != 2)) return 0;
+static int is_work(void *pointer, size_t bytes, size_t needed) {
+  if (bytes < needed || (needed && kind_of(pointer) != 2)) return 0;
   if (needed) memset(pointer, 0xa5, needed);
   return 1;
 }
-static int is_host_work(void *pointer, size_t given) {
-  if (given < HOST_BYTES || !pointer || kind_of(pointer) == 2) return 0;
+static int is_host_work(void *pointer, size_t bytes) {
+  if (bytes < HOST_BYTES || !pointer || kind_of(pointer) == 2) return 0;
   memset(pointer, 0xa5, HOST_BYTES);
   return 1;
 }
@@ -137,8 +137,8 @@ int scipy_LAPACKE_{t}{or}gqr(int, int, int, int, {T} *, int, const {T} *);
 int scipy_LAPACKE_{t}{sy}evd(int, char, char, int, {T} *, int, {R} *);
 int scipy_LAPACKE_{t}gesvd(int, char, char, int, int, {T} *, int, {R} *, {T} *, int, {T} *, int, {R} *);
 
-#define SIZE_{t}(name, given, count)                    \\
-  int cusolverDn{U}##name##_bufferSize given {          \\
+#define SIZE_{t}(name, parameters, count)                    \\
+  int cusolverDn{U}##name##_bufferSize parameters {          \\
     if (!is_good(h) || n < 0) return INVALID_VALUE;     \\
     *lwork = (int)(count);                              \\
     return SUCCESS;                                     \\
@@ -339,13 +339,13 @@ int scipy_LAPACKE_{t}laswp(int, int, {T} *, int, int, int, const int *, int);
 
 static int wide_syevdx_{t}(int jobz, int range, int uplo, int n, {T} *A, int lda, {R} vl, {R} vu, int64_t il,
                            int64_t iu, int64_t *count, {R} *W) {
-  int found = 0, *support = malloc((size_t)(2 * n + 2) * sizeof *support);
+  int chosen = 0, *support = malloc((size_t)(2 * n + 2) * sizeof *support);
   {T} *Z = malloc((size_t)(n * n + 1) * sizeof *Z);
   const char which = range == 1001 ? 'A' : range == 1002 ? 'I' : 'V';
   const int info = scipy_LAPACKE_{t}{sy}evr(COLUMNS, jobz ? 'V' : 'N', which, uplo ? 'U' : 'L', n, A, lda, vl, vu,
-                                            (int)il, (int)iu, 0, &found, W, Z, n ? n : 1, support);
-  for (long i = 0; jobz && i < (long)n * found; i++) A[i % n + i / n * lda] = Z[i];
-  *count = found;
+                                            (int)il, (int)iu, 0, &chosen, W, Z, n ? n : 1, support);
+  for (long i = 0; jobz && i < (long)n * chosen; i++) A[i % n + i / n * lda] = Z[i];
+  *count = chosen;
   free(Z), free(support);
   return info;
 }
@@ -537,8 +537,8 @@ int cusolverDnXtrtri(handle h, int uplo, int diag, int64_t n, int type, void *A,
                scipy_LAPACKE_ztrtri_work(COLUMNS, which, ones, (int)n, A, (int)lda));
   return SUCCESS;
 }
-#define SIZES(name, given)                                     \\
-  int cusolverDnX##name##_bufferSize given {                   \\
+#define SIZES(name, parameters)                                     \\
+  int cusolverDnX##name##_bufferSize parameters {                   \\
     *device = DEVICE_BYTES, *host = HOST_BYTES;                \\
     return is_good(h) && p->magic == MAGIC ? SUCCESS : INVALID_VALUE; \\
   }

@@ -267,7 +267,7 @@ static int reset(void) {
 hipError_t hipDeviceReset(void);
 hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 
-/* -- what HIP does not look at, or looks at closely ---------------------------------------------------------------- */
+/* -- arguments that HIP ignores, or checks closely ----------------------------------------------------------------- */
 static int is_live(const void *stream) { return !stream || owner_of(stream, 1) >= 0; }
 
 /* Before release 6, HIP does not check the stream of a copy or a fill; release 7 checks no stream of a call. Using a

@@ -167,12 +167,12 @@ SYRK = """
 
 # Level 1: x and, if it exists, y have the same dtype.
 LARGEST = """
-  double found = -1;
+  double largest = -1;
   *result = 0;
   for (int64_t i = 0; i < n && incx > 0; i++) {
     const wide value = get(x, xType, PLACE(i, n, incx));
     const double size = fabs(creal(value)) + fabs(cimag(value));
-    if (found < 0 || SIGN * size > SIGN * found) *result = i + 1, found = size;
+    if (largest < 0 || SIGN * size > SIGN * largest) *result = i + 1, largest = size;
   }
 """
 SUM = """

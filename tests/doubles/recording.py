@@ -4,8 +4,8 @@
     gcc -shared -fPIC -pthread -o libcublas.so cublas.c
 
 It has every function of bindings/api/<library>.json, with the same prototype. Each function notes the width and value
-of every argument, in order, and returns the value that the test has set. It reads behind a pointer only as many bytes
-as the test sets, so it never reads behind a device pointer. tests/recording/recorder.py reads the notes.
+of every argument, in order, and returns the value that the test has set. It reads at a pointer only as many bytes
+as the test sets, so it never reads at a device pointer. tests/recording/recorder.py reads the notes.
 
     python tests/doubles/recording.py cublas --compare > cublas.c
     gcc -fsyntax-only -Werror -I FOLDER cublas.c
@@ -45,7 +45,7 @@ enum {{ MOST_VALUE = {MOST_VALUE} }}; /* the bytes of a struct by value */
 
 # The recorder's functions use this text, and the test uses it by ctypes.
 MACHINE = """
-/* An argument as it came: so many bytes, its value, and the bytes behind it if it is a pointer into the host. */
+/* An argument as it came: so many bytes, its value, and the bytes at it if it is a pointer into the host. */
 struct argument {
   int32_t width, peeked;
   unsigned char value[MOST_VALUE];
@@ -55,7 +55,7 @@ struct record {
   int32_t function, count;
   struct argument arguments[MOST_ARGUMENTS];
 };
-/* The test's wishes for an argument: how many bytes behind it are noted, then how many are written there. */
+/* The test's wishes for an argument: how many bytes at its address are noted, then how many are written there. */
 struct wish {
   int32_t peek, poke;
   unsigned char bytes[MOST_BYTES];

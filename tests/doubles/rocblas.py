@@ -261,13 +261,13 @@ GEAM = """
     for (int64_t j = 0; j < n; j++)
       for (int64_t i = 0; i < m; i++) {
         const double scale = creal(get(beta, compute, 0)), factor = creal(get(alpha, compute, 0));
-        double found = scale == 0 ? 0 : scale * creal(get(C, compute, i + j * ldc));
+        double value = scale == 0 ? 0 : scale * creal(get(C, compute, i + j * ldc));
         for (int64_t l = 0; l < k; l++) {
           const double x = creal(get_op(A, compute, transA - 111, i, l, lda));
           const double y = creal(get_op(B, compute, transB - 111, l, j, ldb));
-          found = geam_ex_op == 0 ? fmin(factor * (x + y), found) : found + fmin(factor * x, factor * y);
+          value = geam_ex_op == 0 ? fmin(factor * (x + y), value) : value + fmin(factor * x, factor * y);
         }
-        put(D, compute, i + j * ldd, found);
+        put(D, compute, i + j * ldd, value);
       }
 """
 # A system with the matrix on the right is solved as the system of the transposes. The inverses of blocks are not used.
@@ -279,8 +279,8 @@ TRSM = """
       for (int64_t done = 0; done < order; done++) {
         const int64_t i = is_lower ? done : order - 1 - done, at = is_left ? i + q * ldb : q + i * ldb;
         wide sum = get(alpha, compute, 0) * get(B, compute, at);
-        for (int64_t one = 0; one < done; one++) {
-          const int64_t j = is_lower ? one : order - 1 - one;
+        for (int64_t step = 0; step < done; step++) {
+          const int64_t j = is_lower ? step : order - 1 - step;
           sum -= get_op(A, compute, transA - 111, is_left ? i : j, is_left ? j : i, lda) *
                  get(B, compute, is_left ? j + q * ldb : q + j * ldb);
         }

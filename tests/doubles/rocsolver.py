@@ -63,7 +63,7 @@ rocblas_status rocsolver_get_version_string(char *text, size_t size) {
 }
 /* rocSOLVER does not look for NaN. */
 __attribute__((constructor)) static void as_rocsolver(void) { scipy_LAPACKE_set_nancheck(0); }
-/* The stream of a handle, of which nothing is captured. */
+/* The stream of a handle. Its work is never captured. */
 static rocblas_status begin(rocblas_handle handle, void **stream) {
   int captured = 0;
   if (!handle || rocblas_get_stream(handle, stream)) return INVALID_HANDLE;

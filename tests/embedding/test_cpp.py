@@ -64,7 +64,7 @@ def test_both_cpp_headers_are_in_one_program_and_in_one_file(debug: list[str], t
     kernel, region = "#include <offload_args/kernel.h>\n", "#include <offload_args.hpp>\n"
     files = {
         "kernels.cpp": kernel + "OA_KERNEL(twice, oa::Out<double> x, int n) {\n"
-        "  for (auto one : x.mine(oa::Linear1D(n), here)) *one = 2;\n}\n",
+        "  for (auto element : x.mine(oa::Linear1D(n), here)) *element = 2;\n}\n",
         "both.cpp": kernel + region,
         "main.cpp": region + kernel + "int main() {\n"
         "  double x[4] = {};\n"

@@ -114,7 +114,7 @@ def test_the_librarys_own_exception_is_raised(ffi: Any, mine: Any) -> None:
 
 def test_what_is_not_a_status_is_refused_by_name(ffi: Any, mine: Any) -> None:
     for wrong in (len, 3, None, "enum mine_status", ffi.new("int *"), ffi.typeof("int")):
-        with pytest.raises(ArgumentTypeError, match="declare_status: what needs a function of a cffi library"):
+        with pytest.raises(ArgumentTypeError, match="declare_status: function needs a function of a cffi library"):
             declare_status(wrong)
     with pytest.raises(ArgumentError, match="declare_status: success needs an integer"):
         declare_status(mine.twice_as_int, success=())

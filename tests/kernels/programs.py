@@ -47,14 +47,14 @@ ONE_SOURCE = """\
 #include <offload_args/kernel.h>
 struct Line { float slope; double start; };
 OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 OA_KERNEL(relu, oa::InOut<float> x, int n) {
-  for (auto one : x.mine(oa::GridStride1D(n), here))
-    if (*one < 0) *one = 0;
+  for (auto element : x.mine(oa::GridStride1D(n), here))
+    if (*element < 0) *element = 0;
 }
 OA_KERNEL(line, oa::Out<double> y, Line line, long long n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one = line.slope * one.index() + line.start;
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element = line.slope * element.index() + line.start;
 }
 """
 

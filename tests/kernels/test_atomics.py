@@ -28,7 +28,8 @@ OA_KERNEL(claim, oa::Atomic<T> owner, oa::Atomic<T> claimed, int n) {  // the th
     if (owner[i].compare_swap(none, mine) == none) claimed[i].add(1);
 }
 OA_KERNEL(pass, oa::Atomic<T> place, oa::Out<T> seen, int n) {  // each value is put there by one and taken by another
-  for (auto one : seen.mine(oa::Linear1D(n), here)) *one = place[0].exchange(static_cast<T>(one.index() + 1));
+  for (auto element : seen.mine(oa::Linear1D(n), here))
+    *element = place[0].exchange(static_cast<T>(element.index() + 1));
 }
 OA_BLOCK_KERNEL(sums, oa::In<T> x, oa::Out<T> y, oa::Out<int> sizes, int n) {
   const auto part = here.shared<T>();
@@ -38,9 +39,9 @@ OA_BLOCK_KERNEL(sums, oa::In<T> x, oa::Out<T> y, oa::Out<int> sizes, int n) {
       if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
     });
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) {
-      *one = part[0];
-      sizes[one] = part.size();
+    for (auto element : y.mine(oa::PerBlock(), here)) {
+      *element = part[0];
+      sizes[element] = part.size();
     }
   });
 }

@@ -22,11 +22,11 @@ ONE_SOURCE = """\
 #include <offload_args/kernel.h>
 
 OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
 }
 OA_KERNEL(relu, oa::InOut<float> x, int n) {
-  for (auto one : x.mine(oa::GridStride1D(n), here))
-    if (*one < 0) *one = 0;
+  for (auto element : x.mine(oa::GridStride1D(n), here))
+    if (*element < 0) *element = 0;
 }
 """
 VADD = (In[np.float32], In[np.float32], Out[np.float32], np.int32)
@@ -72,7 +72,7 @@ def test_a_kernel_compiled_for_one_device_compiles_for_others_when_used_there(ca
 
 def test_a_source_that_does_not_compile_gives_the_log(cached: Path, compiling: str) -> None:
     with pytest.raises(errors.ModuleError, match=r"(?s)refuses vadd.*error.*unheard_of"):
-        Kernel.compile(ONE_SOURCE.replace("a[one", "unheard_of[one"), "vadd", VADD, device=compiling)
+        Kernel.compile(ONE_SOURCE.replace("a[element", "unheard_of[element"), "vadd", VADD, device=compiling)
     with pytest.raises(errors.ModuleError, match="refuses vadd"):
         Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["--no-such-option"], device=compiling)
 
@@ -248,7 +248,7 @@ FILL = """\
 #include <offload_args/kernel.h>
 #include "number.h"
 OA_KERNEL(number, oa::Out<int> x, int n) {
-  for (auto one : x.mine(oa::Linear1D(n), here)) *one = NUMBER;
+  for (auto element : x.mine(oa::Linear1D(n), here)) *element = NUMBER;
 }
 """
 

@@ -16,7 +16,7 @@ HEADER = "#include <offload_args/kernel.h>\n"
 KERNELS = {
     "shifted": """\
 OA_KERNEL(shifted, oa::In<float> a, oa::InOut<float> c, int by, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index() + by];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index() + by];
 }
 """,
     "row_slices": """\
@@ -27,9 +27,9 @@ OA_KERNEL(row_slices, oa::In<float> a, oa::InOut<float> c, int rows, int columns
 """,
     "both": """\
 OA_KERNEL(both, oa::InOut<float> c, oa::InOut<double> d, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) {
-    *one = 1;
-    d[one] = 2;
+  for (auto element : c.mine(oa::Linear1D(n), here)) {
+    *element = 1;
+    d[element] = 2;
   }
 }
 """,
@@ -47,7 +47,7 @@ OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
       if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
     });
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : y.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 """,
@@ -166,7 +166,7 @@ REGIONS = """\
 template <class Partition>
 OA_DEVICE void fill(const oa::InOut<float> &c, const Partition &partition, const oa::Here &here, int beyond) {
   if (beyond < 0)
-    for (auto one : c.mine(partition, here)) *one = 1;
+    for (auto element : c.mine(partition, here)) *element = 1;
   else
     for (auto slice : c.slices(partition, here))
       for (long long j = 0; j < slice.size() + beyond; j++) slice[j] = 1;
@@ -214,7 +214,8 @@ COLUMNS = """\
 #include <offload_args/kernel.h>
 
 OA_KERNEL(columns_of, oa::In<float> a, oa::Out<float> c, int rows, int columns, int ld, int by) {
-  for (auto one : c.mine(oa::Linear2D(rows, columns), here)) *one = a[one.row() * ld + one.column() + by];
+  for (auto element : c.mine(oa::Linear2D(rows, columns), here))
+    *element = a[element.row() * ld + element.column() + by];
 }
 """
 
@@ -279,7 +280,7 @@ def test_a_kernel_of_another_form_can_not_be_checked() -> None:
         + """
 #define MY OA_KERNEL
 MY(mine, oa::InOut<float> x) {
-  for (auto one : x.mine(oa::PerBlock(1), here)) *one = 1;
+  for (auto element : x.mine(oa::PerBlock(1), here)) *element = 1;
 }
 """
     )
@@ -302,10 +303,10 @@ THROWS = """\
 #include <offload_args/kernel.h>
 #include <stdexcept>
 OA_KERNEL(throws, oa::InOut<int> x, int n) {
-  for (auto one : x.mine(oa::Linear1D(n), here)) {
-    if (*one == 7) throw std::runtime_error("seven is wrong");
-    if (*one == 8) throw 8;
-    *one += 1;
+  for (auto element : x.mine(oa::Linear1D(n), here)) {
+    if (*element == 7) throw std::runtime_error("seven is wrong");
+    if (*element == 8) throw 8;
+    *element += 1;
   }
 }
 """

@@ -34,24 +34,24 @@ SOURCE = """\
 #include <offload_args/kernel.h>
 
 OA_KERNEL(twice, oa::InOut<float> x, int n) {
-  for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+  for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
 }
 OA_KERNEL(twice_rows, oa::InOut<float> x, int rows, int columns, int ld) {
-  for (auto one : x.mine(oa::Linear2D(rows, columns, ld), here)) *one *= 2;
+  for (auto element : x.mine(oa::Linear2D(rows, columns, ld), here)) *element *= 2;
 }
 OA_KERNEL(shift, oa::In<float> a, oa::Out<float> c, int by, int n) {
-  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index() + by];
+  for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index() + by];
 }
 OA_BLOCK_KERNEL(ones, oa::Out<float> y) {
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) *one = 1;
+    for (auto element : y.mine(oa::PerBlock(), here)) *element = 1;
   });
 }
 OA_BLOCK_KERNEL(both, oa::Out<float> y, oa::Out<float> z) {
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) {
-      *one = 1;
-      z[one] = 2;
+    for (auto element : y.mine(oa::PerBlock(), here)) {
+      *element = 1;
+      z[element] = 2;
     }
   });
 }
@@ -313,10 +313,10 @@ struct Large {
   double all[20];
 };
 OA_KERNEL(fill, oa::Out<Large> y, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) {
-    Large made;
-    for (int i = 0; i < 20; i++) made.all[i] = static_cast<double>(one.index() + i);
-    *one = made;
+  for (auto element : y.mine(oa::Linear1D(n), here)) {
+    Large large;
+    for (int i = 0; i < 20; i++) large.all[i] = static_cast<double>(element.index() + i);
+    *element = large;
   }
 }
 """

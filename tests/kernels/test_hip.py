@@ -221,7 +221,7 @@ RECORD_HIP = """\
 #include <offload_args/kernel.h>
 struct Line { float slope; double start; };
 OA_KERNEL(record, oa::Out<double> y, signed char a, double b, short c, Line line, float d) {
-  for (auto one : y.mine(oa::Linear1D(1), here)) *one = a + b + c + line.slope + line.start + d;
+  for (auto element : y.mine(oa::Linear1D(1), here)) *element = a + b + c + line.slope + line.start + d;
 }
 """
 RECORD_CL = """\
@@ -245,13 +245,13 @@ double.double_arguments.restype = ctypes.c_void_p
 nbytes = ctypes.c_size_t()
 arguments = ctypes.string_at(double.double_arguments(ctypes.byref(nbytes)), 8192)[: nbytes.value]
 parameters = module.kernels["record"].parameters
-assert [one.offset for one in parameters] == [0, 8, 16, 24, 32, 48], parameters
+assert [parameter.offset for parameter in parameters] == [0, 8, 16, 24, 32, 48], parameters
 assert np.frombuffer(arguments[:8], np.uint64)[0] != 0
-for one, value in zip(parameters[1:], values):
-    found = np.frombuffer(arguments[one.offset : one.offset + one.nbytes], value.dtype)[0]
-    assert found == value, (one, found, value)
-ends = {one.offset + i for one in parameters for i in range(one.nbytes)}
-assert not any(byte for i, byte in enumerate(arguments) if i not in ends), "bytes between or behind the arguments"
+for parameter, value in zip(parameters[1:], values):
+    actual = np.frombuffer(arguments[parameter.offset : parameter.offset + parameter.nbytes], value.dtype)[0]
+    assert actual == value, (parameter, actual, value)
+ends = {parameter.offset + i for parameter in parameters for i in range(parameter.nbytes)}
+assert not any(byte for i, byte in enumerate(arguments) if i not in ends), "bytes between or after the arguments"
 assert nbytes.value >= 52
 """
 RECORDS = {}
@@ -322,7 +322,7 @@ def test_without_hiprtc_the_error_says_what_is_missing(
 
 def test_a_kernel_compiles_for_each_kind_of_gpu_that_it_is_used_on(double: str) -> None:
     source = "#include <offload_args/kernel.h>\nOA_KERNEL(twice, oa::In<float> x, oa::Out<float> y, int n) {\n"
-    source += "  for (auto one : y.mine(oa::Linear1D(n), here)) *one = 2 * x[one.index()];\n}\n"
+    source += "  for (auto element : y.mine(oa::Linear1D(n), here)) *element = 2 * x[element.index()];\n}\n"
     twice = Kernel.compile(source, "twice", [In[np.float32], Out[np.float32], np.int32], device="host")
     for name in (double, "host"):
         x, y = ramp(9), np.zeros(9, np.float32)

@@ -17,12 +17,12 @@ from offload_args import InOut, Kernel, offload_args, trace
 SOURCE = '''
 #include <offload_args/kernel.h>
 OA_KERNEL(relu, oa::InOut<float> x, int n) {{
-  for (auto one : x.mine(oa::GridStride1D(n), here))
-    if (*one < 0) *one = 0;
+  for (auto element : x.mine(oa::GridStride1D(n), here))
+    if (*element < 0) *element = 0;
 }}'''
 relu = Kernel.compile(SOURCE, "relu", [InOut[np.float32], np.int32], device={device!r})
 x = np.ones(1000, np.float32)
-with trace() as made:
+with trace() as launches:
     with offload_args(x, device={device!r}) as (dx,):
         relu[1, 32](dx, 1000)
         relu[2, 32](dx, 1000)
@@ -31,8 +31,8 @@ with trace() as made:
         relu[1, 32](dx, 1000)
         relu[500, 32](dx, 1000)
 print(relu.info({device!r}).multiprocessors)
-for one in made.summary.advice:
-    print(one.line, one)
+for advice in launches.summary.advice:
+    print(advice.line, advice)
 """
 
 

@@ -86,7 +86,7 @@ def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> No
 EACH = """#include <offload_args/kernel.h>
 template <class Partition>
 OA_DEVICE void add(const oa::In<float> &a, const oa::InOut<float> &c, const Partition &by, const oa::Here &here) {
-  for (auto one : c.mine(by, here)) *one += a[one.index()];
+  for (auto element : c.mine(by, here)) *element += a[element.index()];
   for (auto slice : c.slices(by, here))
     for (long long j = 0; j < slice.size(); j++) slice[j] += a[slice.index(j)];
 }
@@ -104,7 +104,7 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
   const auto own = here.shared<int>();
   here.phase([&](const oa::Here &thread) { own.atomic(thread.thread()).add(static_cast<int>(own.size())); });
   here.phase([&](const oa::Here &thread) {
-    for (auto one : c.mine(oa::PerBlock(), thread)) *one = static_cast<float>(own[0]);
+    for (auto element : c.mine(oa::PerBlock(), thread)) *element = static_cast<float>(own[0]);
   });
 }"""
 
@@ -134,15 +134,16 @@ def test_nvrtc_compiles_all_of_it(form: str) -> None:
 
 ADD = """#include <offload_args/kernel.h>
 OA_KERNEL(add, oa::In<float> a, oa::Out<float> c, long long n) {
-  for (auto one : c.mine(PARTITION, here)) *one = a[one.index()] + a[one.index() + 1];
+  for (auto element : c.mine(PARTITION, here)) *element = a[element.index()] + a[element.index() + 1];
 }"""
 BOUNDS = """#include <offload_args/kernel.h>
 OA_KERNEL(three, oa::In<int> x, oa::Out<int> y, oa::Out<int> z, oa::Out<int> w, int n, int k, int m) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()];
+  for (auto element : y.mine(oa::Linear1D(n), here)) *element = x[element.index()];
   const int bound = here.index() % 2 ? k : m;
-  for (auto one : z.mine(oa::Linear1D(bound), here)) *one = 2 * x[one.index()];
+  for (auto element : z.mine(oa::Linear1D(bound), here)) *element = 2 * x[element.index()];
   if (here.index() > 0)
-    for (auto one : w.mine(oa::Linear1D(here.index() < 3 ? here.index() : k), here)) *one = 3 * x[one.index()];
+    for (auto element : w.mine(oa::Linear1D(here.index() < 3 ? here.index() : k), here))
+      *element = 3 * x[element.index()];
 }"""
 
 

@@ -26,9 +26,10 @@ ONE_OWNER = 1 + 16 + 256
 KERNEL = """
 OA_KERNEL(%(name)s, oa::InOut<int> count, int rows, int columns, int ld) {
   const %(type)s partition(%(sizes)s);
-  for (auto one : count.mine(partition, here)) *one += one.index() == one.row() * %(ld)s + one.column() ? 1 : 1 << 20;
+  for (auto element : count.mine(partition, here))
+    *element += element.index() == element.row() * %(ld)s + element.column() ? 1 : 1 << 20;
   for (auto slice : count.slices(partition, here))
-    for (auto one : slice) *one += one.row() == slice.row() ? 16 : 1 << 20;
+    for (auto element : slice) *element += element.row() == slice.row() ? 16 : 1 << 20;
   for (auto slice : count.slices(partition, here))
     for (long long j = 0; j < slice.size(); j++)
       slice[j] += slice.index(j) == slice.row() * %(ld)s + slice.column(j) ? 256 : 1 << 20;
@@ -195,7 +196,7 @@ COPY = """\
 #include <offload_args/kernel.h>
 
 OA_KERNEL(copy, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
-  for (auto one : to.mine(oa::Tiles<16, 8>(rows, columns), here)) *one = from[one.index()];
+  for (auto element : to.mine(oa::Tiles<16, 8>(rows, columns), here)) *element = from[element.index()];
 }
 OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
   OA_SHARED float part[64];
@@ -205,7 +206,7 @@ OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
       if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
     });
   here.phase([&](const oa::Here &here) {
-    for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
+    for (auto element : y.mine(oa::PerBlock(), here)) *element = part[0];
   });
 }
 OA_BLOCK_KERNEL(plus, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
@@ -220,9 +221,9 @@ OA_BLOCK_KERNEL(plus, oa::In<float> from, oa::Out<float> to, int rows, int colum
     }
   });
   here.phase([&](const oa::Here &here) {
-    for (auto one : to.mine(tiles, here)) {
-      const int r = one.row() - box.row + 1, c = one.column() - box.column + 1;
-      *one = tile[r][c] + tile[r - 1][c] + tile[r + 1][c] + tile[r][c - 1] + tile[r][c + 1];
+    for (auto element : to.mine(tiles, here)) {
+      const int r = element.row() - box.row + 1, c = element.column() - box.column + 1;
+      *element = tile[r][c] + tile[r - 1][c] + tile[r + 1][c] + tile[r][c - 1] + tile[r][c + 1];
     }
   });
 }

@@ -219,7 +219,7 @@ def test_an_access_beyond_shared_memory_is_an_error_with_its_name(device: str) -
         offload(beyond, np.zeros(2, np.float32), block=8, shared_bytes=Shared(4, np.float32), device=device)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 Blocks = Out[np.float32].by(PerBlock())
 

@@ -190,7 +190,7 @@ def test_a_kernel_in_cpp_takes_them_too() -> None:
     #include <offload_args/kernel.h>
     struct Pair { float x, y; };
     OA_KERNEL(turn, oa::In<Pair> a, oa::Out<Pair> b, int n) {
-      for (auto one : b.mine(oa::Linear1D(n), here)) *one = Pair{a[one.index()].y, a[one.index()].x};
+      for (auto element : b.mine(oa::Linear1D(n), here)) *element = Pair{a[element.index()].y, a[element.index()].x};
     }"""
     turn = Kernel.compile(source, "turn", [In[PAIR], Out[PAIR].by(Linear1D()), np.int32], device="host")
     a, b = np.zeros(300, PAIR), np.zeros(300, PAIR)

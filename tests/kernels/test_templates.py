@@ -14,7 +14,7 @@ SOURCE = """\
 #include <offload_args/kernel.h>
 template <class T, int factor>
 OA_TEMPLATE_KERNEL(scale, oa::InOut<T> x, T by, int n) {
-  for (auto one : x.mine(oa::Linear1D(n), here)) *one *= by * factor;
+  for (auto element : x.mine(oa::Linear1D(n), here)) *element *= by * factor;
 }
 """
 

@@ -20,14 +20,14 @@ struct Half { unsigned short bits; };
 enum Mode { off, on };
 OA_KERNEL(mixed, oa::In<float> x, oa::Out<double> y, oa::InOut<int> z, oa::Atomic<unsigned> u, float v, unsigned char c,
           Pair pair, Mode mode) {
-  for (auto one : y.mine(oa::Linear1D(1), here)) *one = v * x[0] + c + pair.b + mode;
-  for (auto one : z.mine(oa::Linear1D(1), here)) *one += 1;
+  for (auto element : y.mine(oa::Linear1D(1), here)) *element = v * x[0] + c + pair.b + mode;
+  for (auto element : z.mine(oa::Linear1D(1), here)) *element += 1;
   u[0].add(1);
 }
 OA_BLOCK_KERNEL(others, oa::In<bool> b, const long long *n, double *y, oa::In<Half> h, oa::Out<Pair> p, char l) {
   here.phase([&](const oa::Here &here) {
     if (here.thread() == 0) *y = b[0] + *n + h[0].bits + l;
-    for (auto one : p.mine(oa::PerBlock(1), here)) *one = Pair{1, 2};
+    for (auto element : p.mine(oa::PerBlock(1), here)) *element = Pair{1, 2};
   });
 }
 """
@@ -113,7 +113,7 @@ def test_a_module_of_nvcc_has_the_types(options: tuple[str, ...]) -> None:
 @pytest.mark.later
 def test_without_a_signature_arrays_that_are_only_read_do_not_come_down(device: str, tmp_path: Path) -> None:
     source = "#include <offload_args/kernel.h>\nOA_KERNEL(copy, oa::In<float> x, oa::Out<float> y, int n) {\n"
-    source += "  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()];\n}\n"
+    source += "  for (auto element : y.mine(oa::Linear1D(n), here)) *element = x[element.index()];\n}\n"
     Kernel.compile(source, "copy", [In[np.float32], Out[np.float32], np.int32], device=device).save(tmp_path / "copy")
     module = Module.load(tmp_path / "copy")
     if module.format == "shared object" and device.startswith("cuda"):
@@ -131,7 +131,7 @@ def test_a_kernel_has_the_name_of_an_overloaded_function(device: str, name: str)
     source = (  # CUDA already has functions of these names
         f"#include <offload_args/kernel.h>\nOA_FUNCTION int {name}(int, int, const short *) {{ return 0; }}\n"
         f"OA_KERNEL({name}, oa::In<float> x, oa::Out<float> y, int n) {{\n"
-        "  for (auto one : y.mine(oa::Linear1D(n), here)) *one = 2 * x[one.index()];\n}\n"
+        "  for (auto element : y.mine(oa::Linear1D(n), here)) *element = 2 * x[element.index()];\n}\n"
     )
     with pytest.raises(errors.SignatureError, match="argument 1 .* the source has oa::In<float>"):
         Kernel.compile(source, name, [In[np.float64], Out[np.float32], np.int32], device=device)

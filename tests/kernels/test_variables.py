@@ -17,9 +17,9 @@ SOURCE = """\
 OA_CONSTANT_VARIABLE(float, weights[3][2]);
 OA_DEVICE_VARIABLE(int, launches);
 OA_KERNEL(weigh, oa::In<float> x, oa::Out<float> y, int n) {
-  for (auto one : y.mine(oa::Linear1D(n), here)) {
-    const long long i = one.index();
-    *one = x[i] * weights[i % 3][i % 2];
+  for (auto element : y.mine(oa::Linear1D(n), here)) {
+    const long long i = element.index();
+    *element = x[i] * weights[i % 3][i % 2];
     if (i == 0) launches++;
   }
 }
@@ -93,7 +93,7 @@ def test_a_variable_is_an_operand_like_any_other(device: str) -> None:
     weights = weigh.module.variable("weights", np.float32, (6,), device=device)
     relu = Kernel.compile(
         "#include <offload_args/kernel.h>\nOA_KERNEL(relu, oa::InOut<float> x, int n) {\n"
-        "  for (auto one : x.mine(oa::Linear1D(n), here)) if (*one < 0) *one = 0;\n}\n",
+        "  for (auto element : x.mine(oa::Linear1D(n), here)) if (*element < 0) *element = 0;\n}\n",
         "relu", [InOut[np.float32], np.int32], device=device,
     )  # fmt: skip
     weights.assign(np.array([-1, 2, -3, 4, -5, 6], np.float32))

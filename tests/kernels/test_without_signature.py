@@ -97,10 +97,10 @@ CSR_HIP = """\
 #include <offload_args/kernel.h>
 OA_KERNEL(multiply, oa::In<double> values, oa::In<int> columns, oa::In<int> starts, int rows, oa::In<double> x,
           oa::Out<double> y) {
-  for (auto one : y.mine(oa::Linear1D(rows), here)) {
+  for (auto element : y.mine(oa::Linear1D(rows), here)) {
     double sum = 0;
-    for (int k = starts[one.index()]; k < starts[one.index() + 1]; k++) sum += values[k] * x[columns[k]];
-    *one = sum;
+    for (int k = starts[element.index()]; k < starts[element.index() + 1]; k++) sum += values[k] * x[columns[k]];
+    *element = sum;
   }
 }
 """

@@ -220,7 +220,7 @@ struct Both {
 OA_KERNEL(take, oa::Out<double> y, Both s) {
   const double all[] = {double(s.pairs[0].a), s.pairs[1].b,      double(s.c),      double(s.d[0][0]),
                         double(s.d[0][1]),    double(s.d[1][0]), double(s.d[1][1])};
-  for (auto one : y.mine(oa::Linear1D(7), here)) *one = all[one.index()];
+  for (auto element : y.mine(oa::Linear1D(7), here)) *element = all[element.index()];
 }
 """
 PAIR = np.dtype([("a", np.int8), ("b", np.float64)], align=True)

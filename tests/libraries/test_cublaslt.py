@@ -260,7 +260,7 @@ def test_a_transformation_changes_the_order_and_adds(gpu: str) -> None:
     np.testing.assert_array_equal(c, 2 * a + 3 * b)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("T31")

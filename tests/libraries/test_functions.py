@@ -101,7 +101,7 @@ def test_a_misspelt_keyword_is_answered_with_the_one_like_it() -> None:
         cblas.dscal(4, 2.0, None, inxx=1)  # type: ignore[call-arg,arg-type]
 
 
-def test_a_function_that_nobody_has_any_more_is_freed() -> None:
+def test_a_function_without_references_is_freed() -> None:
     # This function is not used by the portable BLAS, which keeps the functions that it has called.
     function = vars(cblas).pop("dsdot", None) or cblas.__getattr__("dsdot")
     vars(cblas).pop("dsdot", None)

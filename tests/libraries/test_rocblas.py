@@ -73,7 +73,7 @@ for index in range(3):
     address = raw.ffi.new("void **")
     raw.rocblas_device_malloc_get(taken[0], index, address)
     memory.append(int(raw.ffi.cast("uintptr_t", address[0])))
-assert [one - memory[0] for one in memory] == [0, 128, 192], memory
+assert [address - memory[0] for address in memory] == [0, 128, 192], memory
 assert raw.rocblas_device_malloc_free(taken[0]) == 0
 assert raw.rocblas_set_optimal_device_memory_size_impl(handle[0], 10, *range(9, 3, -1), 2**64 - 1, 5, 4, 3) == 0
 for wrong in ((2, 100), (1, 100, 1), (1, -1), (1, 2**64), (1, 1.0), ()):

@@ -15,8 +15,8 @@ from offload_args import get_include, libraries
 TELL = """
 from offload_args import libraries
 tried = []
-for one in libraries._candidates("rocblas", tried):
-    print(one.path)
+for candidate in libraries._candidates("rocblas", tried):
+    print(candidate.path)
 print("tried", *tried, sep="|")
 """
 

@@ -1,7 +1,7 @@
 """Builds the recording doubles and the callers of typed C functions, and reads the notes of a double.
 
 recorder = Recorder(library, path)      # the double that the core has loaded
-recorder.reset({5: Wish(peek=4)})       # notes 4 bytes behind the sixth argument of later calls ... (record,) =
+recorder.reset({5: Wish(peek=4)})       # notes 4 bytes at the sixth argument of later calls ... (record,) =
 recorder.records() record.symbol, record.arguments[5].behind
 """
 
@@ -54,7 +54,7 @@ class _State(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Wish:
-    """The number of bytes behind a pointer that are noted, and the bytes that are written there afterwards."""
+    """The number of bytes at a pointer that are noted, and the bytes that are written there afterwards."""
 
     peek: int = 0
     poke: bytes = b""
@@ -62,7 +62,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument as it arrived: its bytes, and the requested number of bytes behind it."""
+    """An argument as it arrived: its bytes, and the requested number of bytes at its address."""
 
     value: bytes
     behind: bytes

@@ -28,9 +28,9 @@ region = offload_args(x, device=device)
 blas.scal(2.0, dx)
 
 def show():
-    for one in (region, dx, device):
-        one._repr_html_()
-        assert device.name in repr(one) or "dead" in repr(one)
+    for shown in (region, dx, device):
+        shown._repr_html_()
+        assert device.name in repr(shown) or "dead" in repr(shown)
     print(repr(dx).rpartition(" ")[2])
 
 atexit.register(show)
@@ -190,7 +190,7 @@ class Slow:  # an import that takes until the fork
     def find_spec(self, name, path, target=None):
         if name != "offload_args." + {{"cuda": "cublas", "hip": "rocblas"}}.get(device.backend, "libraries"):
             return None
-        spec = next(filter(None, (one.find_spec(name, path, target) for one in sys.meta_path if one is not self)))
+        spec = next(filter(None, (f.find_spec(name, path, target) for f in sys.meta_path if f is not self)))
         run = spec.loader.exec_module
         spec.loader.exec_module = lambda module: (reached.set(), forked.wait(), run(module))
         return spec

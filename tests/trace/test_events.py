@@ -353,8 +353,8 @@ def interrupt(frame, event, argument):
         sys.setprofile(None)
         signal.raise_signal(signal.SIGINT)
 
-made = trace()
-made.start()
+running = trace()
+running.start()
 try:
     region = offload_args(np.ones(3), device="host")
     region.__enter__()
@@ -362,8 +362,8 @@ try:
     region.__exit__(None, None, None)
 except KeyboardInterrupt:
     print("KeyboardInterrupt")
-made.stop()
-print(made.summary.regions)
+running.stop()
+print(running.summary.regions)
 """
 
 

@@ -182,8 +182,8 @@ def work(part):
 
 for _ in range(1000):
     threads = [threading.Thread(target=work, args=(part,)) for part in np.split(Big, 4)]
-    [one.start() for one in threads]
-    [one.join() for one in threads]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
     if seen():
         break
 """

@@ -95,7 +95,7 @@ for lent in ((x,), (x,), (y, z), (x, y, z)):
         with offload_args(*lent, device="{device}") as pointers:
             for pointer in pointers:
                 blas.scal(2.0, pointer)
-    print(len(told), *(str(one.message) for one in told))
+    print(len(told), *(str(warning.message) for warning in told))
 print(*(float(value) for array in (x, y, z) for value in (array.min(), array.max())))
 """
     use = python(code.replace("{device}", device), OFFLOAD_ARGS_PINNED_LIMIT="1")

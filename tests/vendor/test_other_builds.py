@@ -68,8 +68,8 @@ void cblas_zgemm_batch_strided(int order, int a, int b, int m, int n, int k, con
 CALLS_THE_ODD = """
 import numpy as np
 from offload_args import cblas, offload_args
-one = np.ones(9, complex)
-with offload_args(one, one.copy()) as (a, c):
+ones = np.ones(9, complex)
+with offload_args(ones, ones.copy()) as (a, c):
     cblas.zgemm_batch_strided(102, 111, 111, 1, 1, 1, 1.0, a, 1, 3, a, 1, 3, 0.0, c, 1, 3, 3)
 """
 

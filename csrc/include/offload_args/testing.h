@@ -26,8 +26,8 @@ int oa_residency_configure(int mode, int tracking);
  * the environment variable again). */
 int oa_coherent_configure(int coherence);
 /* Sets the number of bytes for which each copy up of a part of an array counts, in addition to its own bytes (-1: as
- * usual). With 0, a call that reads less than half of an array of any size brings up only what it reads. With 0 or
- * more, parts go up also while other code has a stream of the device. */
+ * usual). With 0, a call that reads less than half of an array of any size brings up only the bytes that it reads. With
+ * 0 or more, parts go up also while other code has a stream of the device. */
 int oa_part_cost_configure(int64_t bytes);
 /* Loads a double of a library from an absolute path, in place of the real library, and makes the double's calls work on
  * the devices of the backend ("sim"). On devices that are not GPUs, the core waits for each call, so that the double

@@ -139,8 +139,8 @@ class PythonKernel(Kernel):
             for i in y.mine():
                 y[i] = i
 
-        made = kernel(fill)
-        print(isinstance(made, kernels.PythonKernel), made.signature)  # True ('Out[float32].by(Linear1D())',)
+        filling = kernel(fill)
+        print(isinstance(filling, kernels.PythonKernel), filling.signature)  # True ('Out[float32].by(Linear1D())',)
 
     A call raises the errors of Kernel. It also raises KernelError, with the file, the line and the remedy, for a kernel
     that can't be compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without

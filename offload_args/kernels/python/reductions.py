@@ -357,10 +357,10 @@ def reduce(
         dot = kernels.reduce("sum", "x * y", x=np.float32, y=np.float32)
         x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
         print(dot(x, y))  # 6.0
-        most, found = kernels.reduce("max", axis=1, A=np.float64), np.empty(2)
-        with offload_args(np.array([[1.0, 5.0], [4.0, 3.0]]), found) as (dA, dfound):
-            most(dA, dfound)
-        print(found)  # [5. 4.]
+        most, result = kernels.reduce("max", axis=1, A=np.float64), np.empty(2)
+        with offload_args(np.array([[1.0, 5.0], [4.0, 3.0]]), result) as (dA, dresult):
+            most(dA, dresult)
+        print(result)  # [5. 4.]
 
     Raises SignatureError, and KernelError for a formula that is no expression of kernels.
 

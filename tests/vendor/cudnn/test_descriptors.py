@@ -163,7 +163,7 @@ def test_what_networks_losses_and_attention_were_set_to_comes_back() -> None:
     [
         (lambda: cudnn.tensor(IMAGES, "NHW"), ArgumentError, "layout needs one of the letters .* got 'NHW'"),
         (lambda: cudnn.tensor(IMAGES, "NHWX"), ArgumentError, "got 'NHWX'"),
-        (lambda: cudnn.tensor(IMAGES[::-1], "NHWC"), ArgumentError, "needs strides that are whole elements"),
+        (lambda: cudnn.tensor(IMAGES[::-1], "NHWC"), ArgumentError, "needs strides of 0 or more whole elements"),
         (lambda: cudnn.tensor(np.zeros(3, np.complex64), "C"), ArgumentError, "no data type for complex64"),
         (lambda: cudnn.tensor(IMAGES.astype(">f2"), "NHWC"), ArgumentError, r"no data type for dtype\('>f2'\)"),
         (lambda: cudnn.tensor(np.zeros(3, object), "C"), ArgumentError, r"no data type for dtype\('O'\)"),

@@ -361,7 +361,7 @@ def check_attention(gpu: str, case: Case) -> None:
             close(actual, expected, coarse)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def test_arrays_and_sizes_of_a_graph_that_do_not_fit_are_refused_by_name(gpu: str) -> None:

@@ -130,7 +130,7 @@ def test_wrong_layouts_numbers_and_tensors_are_refused_by_name() -> None:
         (
             lambda: graph.input(x[..., ::-1], "BHSD"),
             ArgumentError,
-            r"cudnn\.Graph\.input: needs strides .* not below 0",
+            r"cudnn\.Graph\.input: needs strides of 0 or more whole elements",
         ),
         (
             lambda: cudnn.pooling(0, 1.5),
