@@ -1,4 +1,4 @@
-/* The trace: complete, equal to the counters, nothing while it is off; many writers and a queue that is full.
+/* The trace is complete and equals the counters, and notes nothing while it is off. Several writers may fill its queue.
  *
  * The core puts events into one queue of 32,768, and a reader takes them out, oldest first:
  *
