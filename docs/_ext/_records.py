@@ -65,7 +65,7 @@ SUBJECTS = {
         ("Normalization", r"\w*(norm|lrn)"),
         ("Recurrent networks, attention, CTC loss", r"\w*(rnn|attn|ctc)"),
     ),
-    "Settings, and what the library says of itself and of its objects": (
+    "Settings, and queries of the library and of its objects": (
         ("Settings of recurrent networks, attention, CTC loss", r"\w*(rnn|attn|ctc|seq_data)"),
         ("Settings of convolutions", r"\w*conv(?!\w*_get_buffer)"),
         ("Settings of normalization", r"\w*(norm|lrn|_bn_)"),
