@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-PyObject *call_python(const char *name_of_module, const char *name, PyObject *arguments) {
+PyObject *call_in_module(const char *name_of_module, const char *name, PyObject *arguments) {
   PyObject *module = arguments == NULL ? NULL : PyImport_ImportModule(name_of_module);
   PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
   PyObject *answer = function == NULL ? NULL : PyObject_CallObject(function, arguments);
@@ -69,12 +69,12 @@ PyObject *function_explain(const Function *function, const Arguments *arguments,
   const oa_routine *routine = function->routine;
   char dtypes[MOST_VALUES];
   for (int i = 0; i < function->count; i++) dtypes[i] = (char)arguments->parameters[i].dtype;
-  PyObject *none =
-      call_python("offload_args._explain", "explain",
-                  values == NULL ? NULL
-                                 : Py_BuildValue("(sNNNNy#)", routine->function, function_record(routine), values,
-                                                 PyBool_FromLong(on_device), PyBool_FromLong(routine->has_device_form),
-                                                 dtypes, (Py_ssize_t)function->count));
+  PyObject *none = call_in_module(
+      "offload_args._explain", "explain",
+      values == NULL
+          ? NULL
+          : Py_BuildValue("(sNNNNy#)", routine->function, function_record(routine), values, PyBool_FromLong(on_device),
+                          PyBool_FromLong(routine->has_device_form), dtypes, (Py_ssize_t)function->count));
   if (none == NULL) {
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -98,8 +98,8 @@ int function_misfit(const Function *function, PyObject *const *values, Py_ssize_
     Py_XDECREF(positional);
     return -1;
   }
-  PyObject *none = call_python("offload_args._explain", "misfit",
-                               Py_BuildValue("(sNN)", function->routine->doc, positional, keywords));
+  PyObject *none = call_in_module("offload_args._explain", "misfit",
+                                  Py_BuildValue("(sNN)", function->routine->doc, positional, keywords));
   if (none != NULL) PyErr_Format(PyExc_TypeError, "%s: arguments do not fit", function->routine->function);
   Py_XDECREF(none);
   return -1;

@@ -447,7 +447,7 @@ static int type_of_array(const Function *function, const Arguments *arguments, i
 /* Reads a constant that stands for a dtype, or a NumPy dtype. Returns 0, or -1 with or without an exception. */
 static int read_type(const Function *function, int place, PyObject *object, int64_t *code) {
   if (PyIndex_Check(object)) return read_enum(object, code);
-  PyObject *answer = call_python("offload_args._explain", "dtype_code", Py_BuildValue("(O)", object));
+  PyObject *answer = call_in_module("offload_args._explain", "dtype_code", Py_BuildValue("(O)", object));
   const long dtype = answer == NULL ? -1 : PyLong_AsLong(answer);
   Py_XDECREF(answer);
   const oa_typed *typed = function->routine->typed;
@@ -473,7 +473,7 @@ int function_find_dtypes(const Function *function, Arguments *arguments, Paramet
     if (read_type(function, i, arguments->positional[i], &values[i].integer) < 0) {
       if (!function_is_argument_error()) return -1;
       PyErr_Clear();
-      Py_XDECREF(call_python(
+      Py_XDECREF(call_in_module(
           "offload_args._explain", "refuse_type",
           Py_BuildValue("(sOO)", function->routine->function, parameters[i].name, arguments->positional[i])));
       return -1;
@@ -503,8 +503,8 @@ static inline PyObject *call_with(const Function *function, Arguments *arguments
 PyObject *function_call_with(const Function *function, Arguments *arguments) { return call_with(function, arguments); }
 
 int function_find_handle(const Function *function, Arguments *arguments) {
-  PyObject *address = call_python("offload_args._explain", "handle_address",
-                                  Py_BuildValue("(sO)", function->routine->function, arguments->handle));
+  PyObject *address = call_in_module("offload_args._explain", "handle_address",
+                                     Py_BuildValue("(sO)", function->routine->function, arguments->handle));
   if (address == NULL) return -1;
   arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);

@@ -146,7 +146,7 @@ int function_is_argument_error(void);
 
 /* Calls a function of a module, such as "offload_args._explain". Steals arguments, which may be NULL with an exception
  * set. Returns NULL with an exception after a failure. */
-PyObject *call_python(const char *name_of_module, const char *name, PyObject *arguments);
+PyObject *call_in_module(const char *name_of_module, const char *name, PyObject *arguments);
 
 /* Returns a routine's record as a tuple of (role, name, dtype, more, count); NULL with an exception. */
 PyObject *function_record(const oa_routine *routine);

@@ -130,8 +130,8 @@ static int read_bytes(PyObject *object, oa_value *value, Room *room) {
 
 static int read_number_of(const char *asked, const Function *function, const Parameter *parameter, PyObject *object,
                           unsigned long long *number) {
-  PyObject *integer = call_python("offload_args.objects", asked,
-                                  Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
+  PyObject *integer = call_in_module("offload_args.objects", asked,
+                                     Py_BuildValue("(sOO)", function->routine->function, parameter->name, object));
   *number = integer == NULL ? 0 : PyLong_AsUnsignedLongLong(integer);
   Py_XDECREF(integer);
   return PyErr_Occurred() ? -1 : 0;
@@ -201,8 +201,8 @@ static PyObject *output_from(const Parameter *parameter, const oa_value *value, 
     return text == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
   }
   if (strcmp(parameter->more, "stream") == 0)
-    return call_python("offload_args.objects", "stream_of",
-                       Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
+    return call_in_module("offload_args.objects", "stream_of",
+                          Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
   switch (parameter->dtype) { /* the vendor's function wrote that many bytes, or returned the value */
     case OA_I32:
       return PyLong_FromLong(*(const int32_t *)value->bytes);
@@ -222,9 +222,9 @@ static PyObject *output_from(const Parameter *parameter, const oa_value *value, 
 /* Returns an output list. */
 static PyObject *output_list(const Parameter *parameter, const void *memory, int64_t count) {
   if (parameter->dtype == OA_ANY)
-    return call_python("offload_args.objects", "unpacked",
-                       Py_BuildValue("(sy#L)", parameter->more, (const char *)memory, (Py_ssize_t)(count * MOST_STRUCT),
-                                     (long long)count));
+    return call_in_module("offload_args.objects", "unpacked",
+                          Py_BuildValue("(sy#L)", parameter->more, (const char *)memory,
+                                        (Py_ssize_t)(count * MOST_STRUCT), (long long)count));
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (int64_t i = 0; tuple != NULL && i < count; i++) {
     const int32_t number = ((const int32_t *)memory)[i];
@@ -239,9 +239,9 @@ static PyObject *output_list(const Parameter *parameter, const void *memory, int
 
 /* Returns the bytes of a struct as an object of its class. */
 static PyObject *output_bytes(const Function *function, const Parameter *parameter, const void *memory) {
-  return call_python("offload_args.objects", "made_of_bytes",
-                     Py_BuildValue("(ssy#)", function->library, parameter->more, (const char *)memory,
-                                   (Py_ssize_t)parameter->role->count));
+  return call_in_module("offload_args.objects", "made_of_bytes",
+                        Py_BuildValue("(ssy#)", function->library, parameter->more, (const char *)memory,
+                                      (Py_ssize_t)parameter->role->count));
 }
 
 /* Returns the outputs of the function: None, one value, or a tuple of several. NULL with an exception. */

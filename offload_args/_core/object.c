@@ -39,7 +39,7 @@ void destroy_left_objects(void) {
 
 Object *object_new(const char *library, const char *kind) {
   if (objects_are_left()) destroy_left_objects();
-  PyObject *type = call_python("offload_args.objects", "class_of", Py_BuildValue("(ss)", library, kind));
+  PyObject *type = call_in_module("offload_args.objects", "class_of", Py_BuildValue("(ss)", library, kind));
   if (type == NULL) return NULL;
   Object *self = (Object *)((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
   Py_DECREF(type);

@@ -87,8 +87,8 @@ class CuDSS:
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str, products: Products) -> None:
         """Solve op(A) x = b. Raises LinAlgError if A is singular.
 
-        A matrix of `lend` keeps the analysis of its structure until the end of its block. Another matrix has no block, so
-        its analysis is not kept. A call may write its structure, or the structure that an outer region lends.
+        A matrix of `lend` keeps the analysis of its structure until the end of its block. Another matrix has no block,
+        so its analysis is not kept. A call may write its structure, or the structure that an outer region lends.
 
         products: the library for the product that checks x, if cuDSS has replaced pivots.
         """
