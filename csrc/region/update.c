@@ -254,8 +254,8 @@ static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view)
     return OA_OK;
   }
   return oa_fail(OA_ERROR_PRESENT,
-                 "%s: no copy can name the bytes that %s shares with %s, which is present; update the array that was "
-                 "lent",
+                 "%s: %s shares bytes with %s, which is present, and no copy can name these bytes; update the array "
+                 "that was lent",
                  p->function, p->array->name, view->name);
 }
 
