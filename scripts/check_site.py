@@ -28,7 +28,7 @@ PICTURED = ("index.html", "start.html", "guide/regions.html", "coming-from/cupy.
 # that break within a table.
 UNSEEN = """(is_phone) => {
   const wide = (list) => [...list].filter((element) => element.scrollWidth > element.clientWidth + 1);
-  const code = "article div:not(.highlight-none) > .highlight pre";
+  const code = "article .highlight pre";
   const faults = wide(document.querySelectorAll(is_phone ? code + ", .table-wrapper" : code))
     .map((element) => "scrolls sideways: " + element.textContent.trim().slice(0, 60));
   if (!is_phone) return faults;
