@@ -29,6 +29,7 @@ QUERIES = {
     "all-reduce": ("guide/nccl",),
     "batch": ("guide/blas",),
     "multi gpu": ("guide/devices", "help/questions"),
+    "choose device": ("guide/devices", "help/questions"),
     "multiple gpus": ("guide/devices",),
     "pandas": ("help/questions",),
     "sparse": ("guide/sparse",),
