@@ -10,7 +10,7 @@ MEANINGS = {
     "integers": "C's own names for the header's integers: `rocblas_int = \"int\"`",
     "also": 'the names that families use for parameters with other names in the header: `{ A = "AP" }`, by the '
     "header's name",
-    "handle": "The library's handle, which belongs to a device and has a stream. More of its keys are below.",
+    "handle": "The library's handle, which belongs to a device and has a stream.",
     "raw": 'C definitions of types that the header only names, for `<library>.raw`: `cublasHandle_t = "struct '
     'cublasContext *"`; `"opaque"` for a type to which callers have pointers only',
     "types": 'dtypes by C type: `float = "f32"`; `letter`: the dtype of the function\'s letter',

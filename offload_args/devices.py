@@ -34,11 +34,10 @@ class Memory(NamedTuple):
 
     HIP does not report it on some Linux kernels.
 
-    free: the bytes that can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT.
     """
 
-    free: int
-    total: int
+    free: int  #: the bytes that can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT
+    total: int  #: the bytes of the whole device
 
 
 Counters = _core.Counters

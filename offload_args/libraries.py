@@ -56,7 +56,7 @@ NAMES: Final = tuple(_FACTS)  #: every library of this build; libraries of GPUs 
 class Library(NamedTuple):
     """A loaded vendor library."""
 
-    name: str
+    name: str  #: such as "cublas"
     path: str  #: the absolute path of its file
     version: str  #: "" if the library does not report it
     found: str  #: the way in which it was found

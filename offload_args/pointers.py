@@ -413,6 +413,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory, as version 3 of the CUDA array interface describes it to other packages."""
         self._need_gpu("__cuda_array_interface__")
         writable = _core.query(self).writable
         dtype = self.dtype

@@ -183,13 +183,13 @@ class Row(NamedTuple):
     routine: str  #: such as "dgemm"
     place: str  #: such as "script.py:12"; "" if it is not known
     m: int  #: m of the latest call
-    n: int
-    k: int
-    calls: int
+    n: int  #: n of the latest call
+    k: int  #: k of the latest call
+    calls: int  #: all calls of the row
     gone: int  #: calls that went to the device
     refused: dict[str, int]  #: {reason: the number of calls}
-    bytes_up: int
-    bytes_down: int
+    bytes_up: int  #: bytes that went up for the calls
+    bytes_down: int  #: bytes that came down
     bytes_spared: int  #: bytes of operands that were on the device already
     host_seconds: float  #: seconds of the calls that the CPU made
     device_seconds: float  #: seconds of the calls that went to the device

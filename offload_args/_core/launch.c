@@ -699,7 +699,7 @@ static PyObject *make_kernel(PyTypeObject *type, PyObject *arguments, PyObject *
 }
 
 static PyMemberDef kernel_members[] = {
-    {"name", T_OBJECT_EX, offsetof(Kernel, name), READONLY, NULL},
+    {"name", T_OBJECT_EX, offsetof(Kernel, name), READONLY, PyDoc_STR("The kernel's name in its module.")},
     {"_parameters", T_OBJECT_EX, offsetof(Kernel, parameters), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Kernel, call), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},

@@ -50,11 +50,11 @@ static const Field device_info[] = {
 #define COUNTER(member, doc) FIELD(oa_counters, member, doc)
 static const Field counters[] = {
     COUNTER(copies_up, "host to device, one for each array or part of one"),
-    COUNTER(bytes_up, ""),
+    COUNTER(bytes_up, "bytes of these copies"),
     COUNTER(copies_down, "device to host"),
-    COUNTER(bytes_down, ""),
-    COUNTER(allocations, ""),
-    COUNTER(frees, ""),
+    COUNTER(bytes_down, "bytes of these copies"),
+    COUNTER(allocations, "pieces of memory taken, from the driver or from the pool"),
+    COUNTER(frees, "pieces returned to the driver or to the pool"),
     COUNTER(mappings, "live entries of the present table"),
     COUNTER(regions, "live regions"),
     COUNTER(calls, "vendor calls"),
@@ -62,7 +62,7 @@ static const Field counters[] = {
     COUNTER(memory_peak, "the most bytes that were in use at once"),
     COUNTER(pinned_bytes, "of host memory pinned for the device"),
     COUNTER(copies_peer, "from another device, instead of up from the host"),
-    COUNTER(bytes_peer, ""),
+    COUNTER(bytes_peer, "bytes of these copies"),
     COUNTER(bytes_former, "copied within the host before calls wrote arrays that the device uses there"),
 };
 
@@ -72,7 +72,7 @@ static const Field residency[] = {
     FLAG(oa_residency, tracking,
          "whether writes to host memory can be detected; if not, resident arrays are sent again"),
     RESIDENT(kept, "resident arrays that are not lent now"),
-    RESIDENT(kept_bytes, ""),
+    RESIDENT(kept_bytes, "bytes of these arrays"),
     RESIDENT(returns, "how often a resident array was lent again and read"),
     RESIDENT(bytes_spared, "not sent, because the host's were unchanged"),
     RESIDENT(bytes_resent, "sent again, because they were written or might have been"),

@@ -48,9 +48,9 @@ class KernelInfo(NamedTuple):
     most_threads: int  #: the most threads of a block of this kernel
     good_threads: int  #: the number of threads of a block that fills the device best
     registers: int  #: the registers of a thread; -1 if unknown
-    multiprocessors: int
-    cooperative: bool
-    clusters: bool
+    multiprocessors: int  #: of the device
+    cooperative: bool  #: whether the device has cooperative launches
+    clusters: bool  #: whether the device has clusters of blocks
     fixed_shared_bytes: int  #: shared memory that the kernel itself declares
     most_shared_bytes: int  #: the most shared memory that a launch may request
 

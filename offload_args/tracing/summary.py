@@ -28,13 +28,13 @@ class Event(NamedTuple):
 
     #: "region", "enter", "leave", "up", "down", "peer", "call", "launch", "wait", "allocate", "release" or "access"
     kind: str
-    begun: int
-    ended: int
+    begun: int  #: the time of its beginning
+    ended: int  #: the time of its end
     name: str  #: the name of the array in the source of its region, or of the function
     why: str  #: the reason for a copy or wait, such as "first read by cublas.sgemv"
     #: or the shape of a launch, such as "grid 9x1x1 block 64x2x1 shared 400"
-    nbytes: int
-    device: str
+    nbytes: int  #: for a copy, an allocation or a release: its bytes
+    device: str  #: the device's name, such as "cuda:0"
     thread: int  #: the system's number of the thread
     region: int  #: the region's number, or 0 for none; for a copy, the region that first lent the array
     places: tuple[Place, ...]  #: the line that enters the region, and its callers
@@ -125,21 +125,21 @@ class Summary:
     See also: tracing.Trace, trace; docs/guide/tracing.md.
     """
 
-    copies_up: int
-    bytes_up: int
-    seconds_up: float
-    copies_down: int
-    bytes_down: int
-    seconds_down: float
+    copies_up: int  #: from the host
+    bytes_up: int  #: the bytes of these copies
+    seconds_up: float  #: the time of these copies
+    copies_down: int  #: to the host
+    bytes_down: int  #: the bytes of these copies
+    seconds_down: float  #: the time of these copies
     copies_peer: int  #: from other devices
-    bytes_peer: int
-    seconds_peer: float
+    bytes_peer: int  #: the bytes of these copies
+    seconds_peer: float  #: the time of these copies
     bytes_spared: int  #: of arrays of which calls read some parts: the bytes that never went up
-    regions: int
-    calls: int
-    waits: int
-    seconds_waiting: float
-    pages_written: int
+    regions: int  #: regions that ended
+    calls: int  #: calls and launches
+    waits: int  #: waits for a device
+    seconds_waiting: float  #: the time of these waits
+    pages_written: int  #: writes of the program to watched pages
     seconds_watching: float  #: the program's estimated time for writes to watched pages
     advice: list[Advice]  #: changes of the program that would save time; the greatest saving is first
 
