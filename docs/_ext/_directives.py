@@ -68,7 +68,7 @@ class Routines(SphinxDirective):
 
     def _entry(self, library: Library, group: Group) -> nodes.Node:
         _, said = group[0]
-        content = addnodes.desc_content("", nodes.paragraph(said.summary, said.summary))
+        content = addnodes.desc_content("", nodes.paragraph("", "", *_with_code(said.summary)))
         if said.deprecated:
             text = f"Deprecated: {said.deprecated}"
             content += nodes.paragraph(text, text, classes=["deprecated"])
@@ -269,6 +269,12 @@ class CHeader(SphinxDirective):
         if ("c-name", name) not in domain.objects and (name.lower().startswith("oa_") or is_cpp(file)):
             node["ids"].append(f"c-{name}")
             domain.note_object("c-name", name, f"c-{name}", location=node)
+
+
+def _with_code(text: str) -> Iterator[nodes.Node]:
+    """Yield a text with its words in backticks, the names of parameters, as code."""
+    for at, piece in enumerate(text.split("`")):
+        yield nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
 
 
 def _with_options(text: str) -> Iterator[nodes.Node]:
