@@ -29,8 +29,10 @@ _UNFOUND = "has eigenvalues that did not converge (info {info})"
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns.
 
-    result = linalg.eigh(np.diag([1.0, 3.0]))
-    print(result.eigenvalues)  # [1. 3.]
+        result = linalg.eigh(np.diag([1.0, 3.0]))
+        print(result.eigenvalues)  # [1. 3.]
+
+    See also: linalg.eigh; docs/guide/linalg.md.
     """
 
     eigenvalues: Any
@@ -40,9 +42,11 @@ class EighResult(NamedTuple):
 class QRResult(NamedTuple):
     """The factors of a QR decomposition.
 
-    A = np.array([[3.0, 0.0], [4.0, 5.0]])
-    Q, R = linalg.qr(A)
-    print(np.allclose(Q @ R, A))  # True
+        A = np.array([[3.0, 0.0], [4.0, 5.0]])
+        Q, R = linalg.qr(A)
+        print(np.allclose(Q @ R, A))  # True
+
+    See also: linalg.qr; docs/guide/linalg.md.
     """
 
     Q: Any
@@ -52,8 +56,10 @@ class QRResult(NamedTuple):
 class SVDResult(NamedTuple):
     """The factors of a singular value decomposition: U diag(S) Vh.
 
-    U, S, Vh = linalg.svd(np.diag([1.0, 3.0]))
-    print(S)  # [3. 1.]
+        U, S, Vh = linalg.svd(np.diag([1.0, 3.0]))
+        print(S)  # [3. 1.]
+
+    See also: linalg.svd; docs/guide/linalg.md.
     """
 
     U: Any

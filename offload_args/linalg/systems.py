@@ -41,8 +41,10 @@ _SINGULAR = "is singular: pivot {info} of its factor U is zero"
 class SlogdetResult(NamedTuple):
     """The sign of a determinant, and the logarithm of its absolute value.
 
-    result = linalg.slogdet(np.diag([1.0, -1.0]))
-    print(result.sign, result.logabsdet)  # -1.0 0.0
+        result = linalg.slogdet(np.diag([1.0, -1.0]))
+        print(result.sign, result.logabsdet)  # -1.0 0.0
+
+    See also: linalg.slogdet; docs/guide/linalg.md.
     """
 
     sign: Any

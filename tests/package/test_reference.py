@@ -109,6 +109,12 @@ def test_every_docstring_opens_with_one_sentence() -> None:
     assert wrong == []
 
 
+def test_each_program_in_a_docstring_is_indented() -> None:
+    # ruff format removes the indentation of a program that ends its docstring, which is then prose on its page.
+    said = [(name, inspect.getdoc(thing) or "") for name, thing in docstrings()]
+    assert [name for name, text in said if re.search(r"^print\(", text, re.MULTILINE)] == []
+
+
 @pytest.mark.later
 @pytest.mark.usefixtures("extension")
 @pytest.mark.parametrize("name", libraries.NAMES)
