@@ -2,6 +2,7 @@
 #ifndef OFFLOAD_ARGS_KERNEL_CALL_H
 #define OFFLOAD_ARGS_KERNEL_CALL_H
 
+/* The part of a launch that one call of the function runs. */
 typedef struct oa_kernel_call {
   unsigned grid[3], block[3]; /* blocks of the grid, and threads of a block, along x, y, z */
   long long first, last;      /* the blocks to run */
@@ -11,6 +12,7 @@ typedef struct oa_kernel_call {
   long long shared_bytes;
 } oa_kernel_call;
 
+/* The type of a host kernel's function, which runs the blocks of a call. */
 typedef void oa_kernel_function(const oa_kernel_call *call);
 
 #endif
