@@ -29,7 +29,7 @@ from offload_args import _core
 times = []
 for _ in range(9):
     begun = thread_time()
-    _core.accelerate_start(1.25, 0, False, False, 0, 0.0)
+    _core.accelerate_start(1.25, 0, False, False, 1.0, 0, 0.0)
     times.append(thread_time() - begun)
     slots = _core.accelerate_query()
     _core.accelerate_stop()
@@ -66,7 +66,7 @@ def hook() -> None:
         return (thread_time() - begun) / times
 
     def on() -> float:
-        _core.accelerate_start(1.25, 0, False, False, 0, 0.0)
+        _core.accelerate_start(1.25, 0, False, False, 1.0, 0, 0.0)
         took = loop()
         _core.accelerate_stop()
         return took

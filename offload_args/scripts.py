@@ -33,6 +33,7 @@ from .tracing.source import Place
 __all__ = ["Accelerated", "Report", "Row", "accelerate"]
 
 _DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # from oa_accelerate_event
+PRICE: Final = _core.USUAL_PRICE  # seconds to be saved before a GPU is opened
 PATIENCE: Final = 5.0  # the most seconds that a call waits for its line, if a plan needs the line
 FREE: Final = ("host", "sim")  # devices that are opened immediately
 
@@ -137,7 +138,7 @@ def _apply() -> None:
         return
     top = _active[-1]
     _core.accelerate_set_finder(_own_site)
-    _core.accelerate_start(top._margin, top._families, top._only_count, top._lines, top._planned, PATIENCE)
+    _core.accelerate_start(top._margin, top._families, top._only_count, top._lines, PRICE, top._planned, PATIENCE)
     plan = top._plan.decisions.values() if top._plan is not None else ()
     rows = [(row.routine, _number_of_place(row.place), *row[2:5], 1 if row.goes else 2) for row in plan]
     _core.accelerate_plan(rows)

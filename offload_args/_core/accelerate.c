@@ -61,12 +61,12 @@ static int find_site(void) {
   return PyGILState_GetThisThreadState() == NULL ? OA_SITE_NONE : OA_SITE_LATER;
 }
 
-/* (margin, families, only_count, sites, planned, patience) */
+/* (margin, families, only_count, sites, price, planned, patience) */
 static PyObject *accelerate_start(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  oa_accelerate_options options = OA_SIZED(oa_accelerate_options, .price = OA_USUAL_PRICE);
+  oa_accelerate_options options = OA_SIZED(oa_accelerate_options);
   unsigned long long families;
-  if (!PyArg_ParseTuple(arguments, "dKppid", &options.margin, &families, &options.only_count, &options.sites,
-                        &options.planned, &options.patience))
+  if (!PyArg_ParseTuple(arguments, "dKppdid", &options.margin, &families, &options.only_count, &options.sites,
+                        &options.price, &options.planned, &options.patience))
     return NULL;
   options.least = options.margin > 0 ? OA_USUAL_LEAST : 0;
   options.families = families;
@@ -256,4 +256,9 @@ static PyMethodDef accelerate_functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int add_accelerate(PyObject *module) { return PyModule_AddFunctions(module, accelerate_functions); }
+int add_accelerate(PyObject *module) {
+  PyObject *price = PyFloat_FromDouble(OA_USUAL_PRICE);
+  const int status = price == NULL ? -1 : PyModule_AddObjectRef(module, "USUAL_PRICE", price);
+  Py_XDECREF(price);
+  return status < 0 ? -1 : PyModule_AddFunctions(module, accelerate_functions);
+}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -29,7 +30,8 @@ TO_REAL: Final = ("hfft", "hfft2", "hfftn", "irfft", "irfft2", "irfftn")
 _OPPOSITE: Final = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-class Work(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Work:
     """A transform on the CPU, which a graph keeps, and calls at each replay."""
 
     transforms: Transforms

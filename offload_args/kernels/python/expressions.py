@@ -38,7 +38,9 @@ _OF_WHOLE: Final[dict[type[ast.AST], Callable[..., int]]] = {  # Python computes
     ast.UAdd: operator.pos, ast.Invert: operator.invert,
 }  # fmt: skip
 _MOST_BITS: Final = 1024  # of a literal's parts
-_BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
+_BUILTINS: Final[dict[Hashable, str]] = {
+    function: function.__name__ for function in (range, len, min, max, int, float, bool, complex)
+}
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
 _ALWAYS_COMBINED: Final = (ast.Div, ast.FloorDiv, ast.LShift, ast.RShift)  # numba's versions differ from NumPy's
@@ -497,7 +499,7 @@ class Expressions(Names):
         if function in _BUILTINS:
             if function is range:
                 arguments = self.of_range(node, arguments)
-            name = function.__name__
+            name = _BUILTINS[function]
             if name in self.locals:
                 self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
             called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
