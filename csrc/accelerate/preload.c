@@ -17,6 +17,7 @@ static char device_name[32];
 static double margin = 1.25;
 static bool is_reported;
 
+enum { PATIENCE = 60 }; /* the most seconds that the program's end waits for a device that is being opened */
 static atomic_bool is_ending;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
@@ -71,17 +72,18 @@ static void report(void) {
 }
 
 /* Runs before the exit handlers of a driver, if it is registered after the driver was opened. If a device is being
- * opened, waits for the end of this, because a driver may crash if its exit handlers run meanwhile. */
+ * opened, waits for the end of this, because a driver may crash if its exit handlers run meanwhile; but not forever,
+ * because a driver may hang. */
 static void end(void) {
-  static bool has_ended;
-  if (oa_record_is_child()) return;
+  static atomic_bool has_ended;
+  struct timespec until;
+  if (oa_record_is_child() || atomic_exchange(&has_ended, true)) return;
   atomic_store(&is_ending, true);
-  pthread_mutex_lock(&opening);
-  if (!has_ended) {
-    if (is_reported) report();
-    oa_accelerate_stop();
-  }
-  has_ended = true;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += PATIENCE;
+  if (pthread_mutex_timedlock(&opening, &until)) return;
+  if (is_reported) report();
+  oa_accelerate_stop();
   pthread_mutex_unlock(&opening);
 }
 

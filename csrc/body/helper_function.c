@@ -542,8 +542,9 @@ int oa_object_keep(const oa_call *call, oa_object_state *state) {
   oa_lock();
   state->holders++;
   state->graphs++;
+  const bool ended = state->ended;
   oa_unlock();
-  return OA_OK;
+  return ended ? oa_fail(OA_ERROR_STALE, "%s: another thread ended the object meanwhile", call->function) : OA_OK;
 }
 
 int oa_helper_refuse_graphs(oa_helper_call *call) {

@@ -26,7 +26,7 @@ typedef struct chain {
   bool capturing;
   bool released; /* the chain has no handle any more, and the last user frees the chain */
   bool ending;   /* a thread destroys the graph without the lock; it frees the chain if it was released meanwhile */
-  int users;     /* number of threads that replay the chain */
+  int users;     /* number of threads that replay the chain, or end its capture */
   void *graph;   /* the backend's graph; NULL before the capture has ended */
   bool is_ready; /* the graph can be launched */
   int64_t replays;
@@ -77,11 +77,14 @@ static int end_capture(chain *c) {
   if (region) region->capture = NULL;
   c->capturing = false;
   oa_capture_end(&c->capture);
-  c->capture.is_whole = true;
   oa_stream_make_unknown(stream);
+  c->users++; /* no thread frees or aborts the chain before it has its graph */
   oa_unlock();
   const int status = c->device->backend->graph_end(c->device, &stream->native, &c->graph);
   oa_lock();
+  c->users--;
+  c->capture.is_whole = true;
+  oa_announce_change();
   return status;
 }
 
@@ -221,13 +224,17 @@ int oa_chain_end(oa_chain *handle) {
     return status;
   }
   status = end_capture(c);
-  if (!status && c->capture.failed)
+  const bool was_released = c->released;
+  if (was_released)
+    status = oa_fail(OA_ERROR_STALE, "%s: the chain was released meanwhile", function);
+  else if (!status && c->capture.failed)
     status = oa_fail(OA_ERROR_CAPTURE, "%s: a captured call had failed; capture the calls again", function);
   if (status) {
     oa_saved_error saved;
     oa_error_save(&saved);
-    oa_slot_free(c->slot);
-    destroy(c);
+    if (!was_released) oa_slot_free(c->slot);
+    c->released = true;
+    destroy_unused(c);
     oa_error_restore(&saved);
   }
   oa_unlock();
@@ -381,7 +388,7 @@ static chain *use(const char *function, const oa_chain *handle, int *status) {
         oa_fail(OA_ERROR_STALE, "%s: the chain's region has ended; capture the calls in an open region", function);
   else if (atomic_load(&c->capture.aborted))
     *status = fail_aborted(function, c);
-  else if (c->capturing)
+  else if (!c->capture.is_whole)
     *status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
   if (*status) {
     oa_unlock();
@@ -568,7 +575,7 @@ int oa_chain_get_use(const oa_chain *handle, int call, int use, oa_chain_use *in
   if (!c) return status;
   oa_chain_use now = {.size = sizeof now, .array = -1};
   const int calls = c->capture.call_count;
-  if (c->capturing)
+  if (!c->capture.is_whole)
     status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
   else if (call < 0 || call >= calls || use < 0)
     status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs a call from 0 to %d and a use of 0 or more, got %d and %d", function,

@@ -44,7 +44,10 @@ static PyObject *update_begin(PyObject *Py_UNUSED(module), PyObject *arguments) 
   if (!none || !begun) return none;
   Py_DECREF(none);
   PyObject *capsule = PyCapsule_New(begun, NULL, end_update);
-  if (!capsule) oa_update_end(begun);
+  if (!capsule) {
+    Py_BEGIN_ALLOW_THREADS oa_update_end(begun);
+    Py_END_ALLOW_THREADS
+  }
   return capsule;
 }
 

@@ -84,6 +84,7 @@ static int raise_all(void *Py_UNUSED(nothing)) {
 int raise_touch(void) {
   const unsigned long thread = PyThread_get_thread_ident();
   char text[sizeof touched->text];
+  if (PyErr_Occurred()) return 0; /* the touch is raised when the thread leaves the region */
   if (atomic_load_explicit(&used, memory_order_relaxed) == 0 || !take_text(thread, text)) return 0;
   PyThreadState_SetAsyncExc(thread, NULL); /* if it was sent, it would come after the region */
   PyErr_SetString(python.guard_error, text);

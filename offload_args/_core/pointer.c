@@ -389,8 +389,9 @@ static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) 
 static PyObject *pointer_invalidate(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   if (pointer == NULL) return NULL;
-  const int status = oa_pointer_invalidate(pointer->handle);
-  if (status != OA_OK) return fail(status);
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_pointer_invalidate(pointer->handle);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;
 }
 

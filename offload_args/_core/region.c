@@ -164,6 +164,10 @@ static PyObject *take_pointers(Region *self) {
   return pointers;
 }
 
+/* Whether a region could not be ended now, and can be later: a stream was being captured, or a call of this thread was
+ * open, whose function ran the collection of garbage. */
+static int can_end_later(int status) { return status == OA_ERROR_CAPTURE || status == OA_ERROR_ARGUMENT; }
+
 /* Ends the open region: its pointers become stale, and its arrays are released. Returns the first failure's status,
  * with that exception. */
 static int region_end(Region *self, int outcome, int *warnings) {
@@ -172,7 +176,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
   if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) recorded_left("leaving", self, outcome);
   Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
   /* C code began a call in this thread and has not ended it, or a captured stream would have to be waited for. */
-  refused = status == OA_ERROR_ARGUMENT || status == OA_ERROR_CAPTURE;
+  refused = can_end_later(status);
   if (refused) {
     waited = 1;
   } else if (status == OA_OK) {
@@ -226,7 +230,7 @@ static int region_end_after_failure(Region *self, int outcome, int *warnings) {
   return region_end(self, outcome, warnings);
 }
 
-/* A region of the core whose object is gone, and that could not be ended because a stream was being captured. */
+/* A region of the core whose object is gone, and that could not be ended yet. */
 typedef struct Left {
   struct Left *next;
   oa_region *region;
@@ -239,12 +243,12 @@ static atomic_int left_count;
 /* Keeps the region of an object that is being freed, to end it later. The region stays open if memory is short. */
 static void leave_later(Region *self) {
   Left *kept = PyMem_Malloc(sizeof *kept);
-  if (kept == NULL) return;
-  *kept = (Left){left, self->region, self->held, self->count};
+  if (kept != NULL) *kept = (Left){NULL, self->region, self->held, self->count};
   unlist_open(self);
   self->held = NULL;
   atomic_store(&self->state, CLOSED);
   Py_XDECREF(take_pointers(self));
+  if (kept == NULL) return;
   lock_lent();
   kept->next = left;
   left = kept;
@@ -263,8 +267,8 @@ static void end_left(void) {
     int status;
     list = kept->next;
     Py_BEGIN_ALLOW_THREADS status = oa_region_finish(kept->region, OA_DISCARD, NULL);
-    if (status != OA_ERROR_CAPTURE) oa_region_wait(kept->region);
-    Py_END_ALLOW_THREADS if (status == OA_ERROR_CAPTURE) {
+    if (!can_end_later(status)) oa_region_wait(kept->region);
+    Py_END_ALLOW_THREADS if (can_end_later(status)) {
       lock_lent();
       kept->next = left;
       left = kept;
@@ -287,7 +291,11 @@ static void region_finalize(PyObject *object) {
   PyObject *of = open_place(object, NULL); /* it is no longer known once the region has ended */
   int status = region_end_after_failure(self, OA_DISCARD, NULL);
   if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
-  if (status == OA_ERROR_CAPTURE && self->region != NULL) leave_later(self);
+  if (can_end_later(status) && self->region != NULL) leave_later(self);
+  if (status == OA_ERROR_ARGUMENT) { /* collected in a call of this thread: it ends after the call */
+    PyErr_Clear();
+    status = OA_OK;
+  }
   PyObject *its_type, *its_value, *its_traceback; /* of the region's end */
   PyErr_Fetch(&its_type, &its_value, &its_traceback);
   if (status == OA_OK) {

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import pytest
 from helpers.devices import here
 from helpers.processes import python
 from helpers.threads import on_a_new_thread
-from offload_args import Device, Out, blas, fft, offload_args, update
-from offload_args.errors import ArgumentError, InvalidDataError, StaleGraphError
+from offload_args import Device, Out, _core, blas, fft, offload_args, update
+from offload_args.errors import ArgumentError, DiscardedWarning, InvalidDataError, StaleGraphError
 from offload_args.fft._library import Work
 
 scipy_fft = pytest.importorskip("scipy.fft")
@@ -189,6 +190,54 @@ def test_garbage_with_graphs_may_be_collected_in_a_replay(on: str) -> None:
     del g
     gc.collect()
     assert not [each for each in gc.get_objects() if type(each) is Work]  # the graphs have freed their functions
+
+
+def test_a_region_that_is_collected_in_its_own_transform_ends_after_it(on: str) -> None:
+    x = np.arange(8.0)
+
+    def lent() -> Any:
+        region = offload_args(x, device=on)
+        (dx,) = region.open()
+        cycle: list[Any] = [region]
+        cycle.append(cycle)
+        return dx
+
+    gc.disable()
+    try:
+        dx = lent()
+        with during(gc.collect), pytest.warns(DiscardedWarning, match="was never left"):
+            fft.rfft(dx)
+    finally:
+        gc.enable()
+    with offload_args(np.ones(3), device=on):
+        assert not dx.live and x.flags.writeable
+    assert np.array_equal(x, np.arange(8.0))
+
+
+def test_an_array_becomes_undefined_while_the_first_replay_on_another_thread_fills_it(on: str) -> None:
+    x, y = np.ones(64, complex), np.zeros(64, complex)
+    under_way = threading.Event()
+
+    def act() -> None:
+        under_way.set()
+        sleep(0.3)  # the other thread waits for the replay meanwhile, without the GIL
+
+    region = offload_args(x, Out(y), device=on)
+    with region as (dx, dy):
+        with region.capture() as g:
+            dy.copy_from(fft.fft(dx))
+
+        def replay() -> None:
+            with during(act):
+                g.replay()
+
+        thread = threading.Thread(target=replay)
+        thread.start()
+        under_way.wait()
+        _core.invalidate(dy)
+        thread.join()
+        dy.fill(3)
+    assert (y == 3).all()
 
 
 def test_threads_replay_while_other_threads_compute(on: str) -> None:
