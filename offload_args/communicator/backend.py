@@ -94,6 +94,10 @@ class Backend(ABC):
         """Report to the other ranks that this rank has left, because its process ends. Frees nothing."""
         self._link.close()
 
+    def closes_on_any_thread(self) -> bool:
+        """Return whether any thread may close the backend, also beside calls of other threads."""
+        return self._link.closes_on_any_thread()
+
     @abstractmethod
     def close(self) -> None:
         """Free the backend's resources, and report to the other ranks that this rank has left."""

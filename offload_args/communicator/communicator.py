@@ -696,19 +696,40 @@ class Communicator:
 
 
 _open: Final[weakref.WeakSet[Communicator]] = weakref.WeakSet()
+_closing: Final[set[threading.Thread]] = set()  # they close backends of communicators that ended without `close`
+_unclosed: Final[list[Backend]] = []  # of these, the backends that only the end of the process closes
+_PATIENCE = 1.0  # seconds
 
 
 def _close_elsewhere(backend: Backend, process: int) -> None:
     """Close the backend of a communicator that ended with its last reference, so that no rank waits for it.
 
-    A thread does so, because the garbage collector may run while this thread has a lock that closing needs.
+    A thread does so, because the garbage collector may run while this thread has a lock that closing needs. If no other
+    thread may close the backend, the end of the process does.
     """
-    if process == os.getpid():
-        threading.Thread(target=backend.close, name="offload_args.Communicator", daemon=True).start()
+    if process != os.getpid():
+        return
+    if not backend.closes_on_any_thread():
+        _unclosed.append(backend)
+        return
+
+    def close() -> None:
+        try:
+            backend.close()
+        finally:
+            _closing.discard(threading.current_thread())
+
+    thread = threading.Thread(target=close, name="offload_args.Communicator", daemon=True)
+    _closing.add(thread)
+    thread.start()
 
 
 def _leave_all() -> None:
     """Report to the other ranks, at the end of the process, that its ranks leave."""
+    for thread in [*_closing]:
+        thread.join(_PATIENCE)
+    for backend in _unclosed:
+        backend.leave()
     for communicator in [*_open]:
         if communicator._failure is None and communicator._process == os.getpid():
             communicator._backend.leave()

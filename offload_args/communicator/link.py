@@ -59,6 +59,10 @@ class Link(ABC):
     def check(self, grace: float) -> None:
         """Raise LostRanksError if a rank is lost, or closed its communicator at least `grace` seconds ago."""
 
+    def closes_on_any_thread(self) -> bool:
+        """Return whether any thread may close the link, also beside calls of other threads."""
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Free the link's resources, and report to the other ranks that this rank has left."""

@@ -140,6 +140,10 @@ class MpiLink(Link):
             self._left = LostRanksError(ranks, reason)
             self._send(json.dumps([list(ranks), reason]).encode())
 
+    def closes_on_any_thread(self) -> bool:
+        """Return whether MPI was initialized for threads that call it at the same time."""
+        return not self._mpi.Is_finalized() and bool(self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE)
+
     def close(self) -> None:
         """Send a text to all other ranks, and free the communicator once their texts have come."""
         if self._left is None and not self._mpi.Is_finalized():

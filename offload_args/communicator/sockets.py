@@ -8,6 +8,7 @@ even while it waits for a third rank.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -328,6 +329,8 @@ def _listening(address: str, backlog: int) -> socket.socket:
         family = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((address, 0), family=family, backlog=max(backlog, 128))
     except (OSError, TypeError, UnicodeError) as error:
+        if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
+            raise  # such as too many open files, which another address would not mend
         raise ArgumentError(
             f"Communicator: this machine can't listen at the address {shown(address)}: {error}; pass one of this "
             "machine's own addresses"

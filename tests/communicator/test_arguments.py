@@ -6,12 +6,14 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.launches import LIMIT
+from helpers.launches import LIMIT, by_mpi
+from helpers.processes import printed
 from helpers.ranks import all_right, on_ranks
 from offload_args import ArgumentError, ArgumentTypeError, Communicator, CommunicatorError, offload_args
 
@@ -123,3 +125,68 @@ def test_a_rank_whose_last_reference_ends_is_lost() -> None:
     thread.join(LIMIT)
     assert errors == [(0,)]
     second.close()
+
+
+@pytest.mark.promise("T82")
+def test_the_end_of_the_process_waits_until_a_communicator_without_a_reference_is_closed() -> None:
+    code = """
+import time
+from offload_args import Communicator
+from offload_args.communicator.memory import MemoryLink
+close = MemoryLink.close
+def slowly(self):
+    time.sleep(0.2)
+    close(self)
+    print("closed")
+MemoryLink.close = slowly
+Communicator.all(["host"])
+"""
+    assert printed(code) == "closed\n"
+
+
+FUNNELED = """
+import mpi4py
+mpi4py.rc.thread_level = "funneled"
+from mpi4py import MPI
+from offload_args import Communicator, CommunicatorError
+first, second = (Communicator.from_mpi(MPI.COMM_WORLD, device="host", timeout=300) for _ in range(2))
+first.barrier()
+if first.rank == 0:
+    del first
+    second.barrier()
+else:
+    second.barrier()
+    try:
+        first.barrier()
+    except CommunicatorError as error:
+        print(error.ranks)
+"""
+
+
+@pytest.mark.later
+@pytest.mark.promise("T82")
+def test_mpi_without_threads_closes_a_communicator_without_a_reference_at_the_end(tmp_path: Path) -> None:
+    assert by_mpi(["-c", FUNNELED], 2, tmp_path) == ["", "(0,)\n"]
+
+
+@pytest.mark.later
+def test_an_exhausted_system_is_not_taken_for_a_wrong_address() -> None:
+    code = """
+import errno, os, resource
+from offload_args import Communicator
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+files = []
+try:
+    while True:
+        files.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+try:
+    Communicator.join(0, 1, lambda text: [text], device="host")
+except OSError as error:
+    code = error.errno
+for file in files:
+    os.close(file)
+print(code == errno.EMFILE)
+"""
+    assert printed(code) == "True\n"
