@@ -108,8 +108,8 @@ def _asserted(name: str, header: Any) -> str:
 def _ended(name: str, header: Any) -> str:
     thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
     return (
-        f"{name}: thread {thread} of block {block} ended early: the step of a range is 0, or an index is outside of "
-        "its tuple: check it before"
+        f"{name}: thread {thread} of block {block} ended early: the step of a range is 0, an index is outside of "
+        "its tuple, or a function reached assert False: check it before"
     )
 
 

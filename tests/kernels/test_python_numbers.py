@@ -2,6 +2,7 @@
 
 # mypy: ignore-errors
 
+import math
 import re
 
 import numpy as np
@@ -324,12 +325,32 @@ INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int6
 LITERALS = (-(2**63), -300, -3, -1, 3, 300, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 
 
+MODE = 2
+
+
+@kernel.function
+def penalty(x):
+    if MODE == 1:
+        return abs(x)
+    elif MODE == 2:
+        return 0.0
+    return x * x
+
+
+@kernel.function
+def whole(x, scale):
+    if scale is None:
+        return 3
+    return x * scale
+
+
 def compiled_lines(dtype, result, expressions):
     """Return a kernel with a row of results for each expression of an element x."""
     lines = ["def lines(a: In[T], y: Out[R].by(Linear2D())):", "    for i, j in y.mine():", "        x = a[j]"]
     for number, expression in enumerate(expressions):
         lines += [f"        if i == {number}:", f"            y[i, j] = {expression}"]
-    names = {"In": In, "Out": Out, "T": dtype, "R": result, "Linear2D": Linear2D, "np": np}
+    names = {"In": In, "Out": Out, "T": dtype, "R": result, "Linear2D": Linear2D, "np": np, "math": math}
+    names |= {"penalty": penalty, "whole": whole, "MODE": MODE}
     file = f"<{expressions[0]} of {dtype.__name__}>"
     return kernel(function_of("\n".join([*lines, ""]), file, names), debug=False)
 
@@ -448,6 +469,33 @@ def test_joined_numbers_take_the_type_of_the_other_value(device: str) -> None:
     assert b.tolist() == [-1, -1, 2, 3]
     assert c.tolist() == [2**63 + 1] * 2 + [2**64 - 1] * 2
     np.testing.assert_array_equal(d, np.where(x > 0.3, x, np.float32(2**63)))
+
+
+@kernel
+def of_one_path(x: In[np.float32], a: Line, b: Out[np.float64].by(Linear1D())):
+    for i in a.mine():
+        a[i] = penalty(x[i])
+        zero, number, choice = penalty(x[i]), whole(x[i], None), x[i] if MODE == 1 else 0.5
+        b[i] = zero - number + x[number - 2] + (-choice if choice else 100)
+
+
+def test_a_number_of_the_only_path_that_numba_keeps_is_used_like_others(device: str) -> None:
+    x, a, b = np.float32([2, -1, 0.5, 4]), np.ones(4, np.float32), np.ones(4)
+    offload(of_one_path, x, a, b, device=device)
+    assert a.tolist() == [0] * 4
+    assert b.tolist() == [-4.5] * 4
+    values = {
+        "-penalty(x)": 0, "abs(penalty(x))": 0, "penalty(x) ** 3": 0, "1 if penalty(x) else 2": 2, "not penalty(x)": 1,
+        "penalty(x) and x > 0": 0, "a[whole(x, None)]": 4, "int(penalty(x))": 0, "np.float32(whole(x, None))": 3,
+        "~whole(x, None)": -4, "math.floor(penalty(x))": 0, "math.sqrt(whole(x, None) + 1)": 2,
+        "math.exp(penalty(x))": 1, "math.atan2(penalty(x), 1)": 0, "math.copysign(whole(x, None), -1)": -3,
+        "-(x if MODE == 1 else 0.5)": -0.5, "math.sqrt(x if MODE == 1 else 4.0)": 2,
+    }  # fmt: skip
+    y = np.full((len(values), 4), 100.0)
+    offload(compiled_lines(np.float32, np.float64, list(values)), x, y, device=device)
+    assert {name: set(row) for name, row in zip(values, y.tolist(), strict=True)} == {
+        name: {value} for name, value in values.items()
+    }
 
 
 @kernel

@@ -14,6 +14,7 @@ import pytest
 from helpers.written import function_of
 from offload_args import In, InOut, Out, errors, kernel, offload
 from offload_args.kernels import GridStride1D, Linear1D, Linear2D, Tiles, atomic_add, here, shared
+from offload_args.kernels.compilers import Target
 
 Line = InOut[np.float32].by(Linear1D())
 Matrix = Out[np.float32].by(Tiles(8, 8))
@@ -291,6 +292,16 @@ def from_the_end(x: In[np.float32], y: Line):
         y[i] = x[-1]  # refused: x\[-1\]: elements are counted from 0: x\[x.size - 1\] is the last one
 
 
+def from_the_end_of_a_column(x: In[np.float32], y: Matrix):
+    for i, j in y.mine():
+        y[i, j] = x[-1, j]  # refused: counted from 0: x.shape\[0\] - 1 is the last index of axis 0
+
+
+def from_the_end_of_a_line(x: In[np.float32], y: Matrix):
+    for i, j in y.mine():
+        y[i, j] = x[i, -1]  # refused: counted from 0: x.shape\[1\] - 1 is the last index of axis 1
+
+
 def step_of_zero(y: Line):
     for i in y.mine():
         for j in range(0, 3, 1 - 1):  # refused: range\(0, 3, 1 - 1\): the step of a range is not 0
@@ -326,7 +337,8 @@ def a_list_that_is_called(y: Line):
 
 LIST = [3]
 REFUSED = [
-    stored_nothing, not_assigned, from_the_end, step_of_zero, range_of_nothing, range_of_a_float, range_without_a_loop,
+    stored_nothing, not_assigned, from_the_end, from_the_end_of_a_column, from_the_end_of_a_line, step_of_zero,
+    range_of_nothing, range_of_a_float, range_without_a_loop,
     axis_in_a_variable, a_list_that_is_called,
     neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
     written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
@@ -410,6 +422,107 @@ def test_a_function_returns_a_value_on_each_path() -> None:
     y = np.array([1, 7], np.float32)
     offload(kernel(calls_those_that_return), y, device="host")
     assert y.tolist() == [6, 14]
+
+
+@kernel.function
+def after_an_inner_loop(x):
+    while True:
+        for _ in range(3):
+            while x < 1:
+                x += 1
+                break
+            if x > 1:
+                break
+        if x > 3:
+            return x
+        x += 1
+
+
+@kernel.function
+def while_one(x):
+    while 1:
+        if x > 3:
+            return x
+        x += 1
+
+
+@kernel.function
+def of_two_signs(x):
+    if x >= 0:
+        return x
+    elif x < 0:
+        return -x
+    assert False  # noqa: B011, PT015
+
+
+@kernel.function
+def never_negative(x):
+    if x >= 0:
+        return x
+    else:
+        assert 0  # noqa: PT015
+
+
+@kernel.function
+def until_it_breaks(x):
+    while True:
+        for _ in range(3):
+            x += 1
+        if x > 3:
+            break
+
+
+def calls_functions_with_loops(y: Line):
+    for i in y.mine():
+        y[i] = after_an_inner_loop(y[i]) + 10 * while_one(y[i]) + 100 * of_two_signs(y[i]) + 1000 * never_negative(y[i])
+
+
+def calls_until_it_breaks(y: Line):
+    for i in y.mine():
+        y[i] = until_it_breaks(y[i])
+
+
+def test_a_loop_without_end_and_an_assert_of_false_need_no_return() -> None:
+    y = np.array([1, 7], np.float32)
+    for device in ("host", "sim"):
+        y[:] = 1, 7
+        offload(kernel(calls_functions_with_loops), y, device=device)
+        assert y.tolist() == [1144, 7777]
+        with pytest.raises(errors.ExtentError, match="ended early: .*, or a function reached assert False"):
+            offload(kernel(calls_functions_with_loops), -y, device=device)
+    line = inspect.getsourcelines(until_it_breaks.function)[1] + 2
+    with pytest.raises(errors.KernelError, match=rf":{line}: until_it_breaks: until_it_breaks may end without a value"):
+        kernel(calls_until_it_breaks)
+
+
+@pytest.mark.later
+def test_an_assert_of_false_compiles_for_gpus() -> None:
+    written = kernel(calls_functions_with_loops)
+    for target in (Target("cuda", "sm_90"), Target("hip", "gfx942")):
+        assert len(written._source.compiled(target).data) > 0
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (["x[0] = 1"], r"x\[0\] is assigned: a function of kernels returns values, and only a kernel stores"),
+        (["if x > 0:", "    return x", "raise ValueError"], "there are no exceptions in kernels: use assert"),
+        (["match x:", "    case 0:", "        return 1", "    case _:", "        return 2"], "use if and elif"),
+        (["try:", "    return x", "except ValueError:", "    return 0"], "there are no exceptions in kernels: test"),
+        (["print(x)"], r"print of builtins: "),
+        (["atomic_add(x, 0, 1)"], r"atomic_add\(x, 0, 1\): write atomic_add\(array, i, value\), with an array among"),
+        (["x + 1"], r"x \+ 1: a value that nothing uses: assign it"),
+        (["y = x"], "without_value may end without a value"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)  # fmt: skip
+def test_a_statement_that_kernels_lack_is_refused_before_a_lacking_value(statements: list[str], message: str) -> None:
+    source = "".join(f"{line}\n" for line in ["def without_value(x):", *(f"    {line}" for line in statements)])
+    lacking = kernel.function(function_of(source, f"<{'; '.join(statements)}>", {"atomic_add": atomic_add}))
+    calls = "def calls(y: Line):\n    for i in y.mine():\n        y[i] = lacking(y[i])\n"
+    names = {"Line": Line, "lacking": lacking}
+    with pytest.raises(errors.KernelError, match=message):
+        kernel(function_of(calls, f"<calls {'; '.join(statements)}>", names))
 
 
 def test_an_error_in_a_function_names_the_line_of_the_function() -> None:

@@ -116,7 +116,8 @@ class Expressions(Names):
             if weak in (_LEFT, _RIGHT):
                 body, other = (self.weakened(branch) if weak == flag else branch
                                for branch, flag in ((body, _LEFT), (other, _RIGHT)))  # fmt: skip
-            return ast.copy_location(ast.IfExp(self.expression(node.test), body, other), node)
+            choice = ast.copy_location(ast.IfExp(self.expression(node.test), body, other), node)
+            return self.call(node, "oa__strong", choice) if weak in (_LEFT, _RIGHT) else choice
         if isinstance(node, _EXPRESSIONS):
             for name, value in ast.iter_fields(node):
                 if isinstance(value, ast.expr):
@@ -402,12 +403,14 @@ class Expressions(Names):
 
     def check_index(self, node: ast.Subscript) -> None:
         """Refuse an index that is written as a negative number."""
-        for item in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+        for axis, item in enumerate(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]):
             literal = self.literal(item)
             if literal is not None and literal < 0:
                 array = ast.unparse(node.value)
-                self.refuse(node, ast.unparse(node), f"elements are counted from 0: {array}[{array}.size - 1] is the "
-                            "last one of a line")  # fmt: skip
+                remedy = f"{array}[{array}.size - 1] is the last one of a line"
+                if isinstance(node.slice, ast.Tuple):
+                    remedy = f"{array}.shape[{axis}] - 1 is the last index of axis {axis}"
+                self.refuse(node, ast.unparse(node), f"elements are counted from 0: {remedy}")
 
     def rank_of(self, index: ast.expr) -> int:
         if isinstance(index, ast.Tuple):
@@ -585,7 +588,8 @@ class Expressions(Names):
                 if isinstance(argument, ast.Name) and self.parameters_of(argument.id):
                     self.note_rank(node, argument.id, written.ranks.get(parameter, 0))
                 arguments.append(self.expression(argument))
-        return self.call(node, self.function_name(function), *arguments)
+        call = self.call(node, self.function_name(function), *arguments)
+        return self.call(node, "oa__strong", call)  # numba may remove all paths but one that returns a weak number
 
     def box(self, node: ast.Call, base: ast.expr) -> ast.expr:
         array = self.arrays.get(getattr(base, "id", ""))

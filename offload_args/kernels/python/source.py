@@ -121,8 +121,10 @@ def read_function(function: Callable[..., Any]) -> Written:
     tree_of(function)
     reader = _Reader(function)  # type: ignore[arg-type]
     reader.find_aliases()
-    reader.check_results()
-    return reader.finish()
+    without_result = reader.without_result()  # finish() changes the tree, and its errors have better remedies
+    written = reader.finish()
+    reader.check_result(without_result)
+    return written
 
 
 def function_of(function: Callable[..., Any]) -> Function:

@@ -17,15 +17,22 @@ __all__ = ["Statements"]
 class Statements(Expressions):
     """Checks and rewrites statements."""
 
-    def check_results(self) -> None:
-        """Refuse a function of kernels that does not return a value on each of its paths."""
-        returns = [node for node in ast.walk(self.original) if isinstance(node, ast.Return)]
+    ends: tuple[ast.stmt, ...] = ()  # of a function of kernels: the last statements of its paths
+
+    def without_result(self) -> ast.stmt | None:
+        """Return the statement by which a function may end without a value, or None."""
+        self.ends = tuple(_ends_of(self.original.body))
+        returns = (node for node in ast.walk(self.original) if isinstance(node, ast.Return))
         empty = next((node for node in returns if node.value is None), None)
-        if empty is not None:
-            self.refuse(empty, "return", "a function of kernels returns a value: write it here")
-        if not _always_returns(self.original.body):
+        return empty or next((node for node in self.ends if not _returns(node)), None)
+
+    def check_result(self, node: ast.stmt | None) -> None:
+        """Refuse a function of kernels that may end without a value, by the given statement."""
+        if isinstance(node, ast.Return):
+            self.refuse(node, "return", "a function of kernels returns a value: write it here")
+        if node is not None:
             construct = f"{self.written.name} may end without a value"
-            self.refuse(self.original.body[-1], construct, "a function of kernels returns a value: end it with return")
+            self.refuse(node, construct, "a function of kernels returns a value: end it with return")
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         statements = [rewritten for statement in body for rewritten in self.statement(statement)]
@@ -98,6 +105,9 @@ class Statements(Expressions):
                 if self.written.declared:
                     call = self.call(node, "oa__assert", self.here(node), made_test, line)
                     yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
+                elif node in self.ends and _never_holds(node):  # the thread ends here, so this path needs no result
+                    ended = ast.Raise(ast.Name("AssertionError", ast.Load()))
+                    yield ast.fix_missing_locations(ast.copy_location(ended, node))
                 return
             case _:
                 remedy = REMEDIES_OF_SYNTAX.get(type(node), "kernels do not have it")
@@ -245,13 +255,34 @@ class Statements(Expressions):
         return ast.fix_missing_locations(ast.copy_location(statement, node))
 
 
-def _always_returns(body: Sequence[ast.stmt]) -> bool:
-    """Return whether each path through statements ends with return."""
+def _ends_of(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the last statement of each path through statements."""
     match body[-1]:
+        case ast.If(body=then, orelse=otherwise) if otherwise:
+            yield from _ends_of(then)
+            yield from _ends_of(otherwise)
+        case _:
+            yield body[-1]
+
+
+def _returns(node: ast.stmt) -> bool:
+    """Return whether the last statement of a path returns a value, or is not passed."""
+    match node:
         case ast.Return():
             return True
-        case ast.If(body=then, orelse=otherwise):
-            return bool(otherwise) and _always_returns(then) and _always_returns(otherwise)
-        case ast.While(test=ast.Constant(value=True), body=repeated):
-            return not any(isinstance(node, ast.Break) for statement in repeated for node in ast.walk(statement))
-    return False
+        case ast.While(test=ast.Constant(value=value), body=repeated) if value:
+            return not any(map(_may_break, repeated))
+    return _never_holds(node)
+
+
+def _never_holds(node: ast.stmt) -> bool:
+    """Return whether a statement is `assert False`, or an assert of another constant that is false."""
+    return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
+
+
+def _may_break(node: ast.AST) -> bool:
+    """Return whether a statement may end the loop around it."""
+    if isinstance(node, ast.Break):
+        return True
+    parts = node.orelse if isinstance(node, (ast.For, ast.While)) else ast.iter_child_nodes(node)
+    return any(map(_may_break, parts))
