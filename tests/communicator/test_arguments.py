@@ -128,7 +128,7 @@ def test_a_rank_whose_last_reference_ends_is_lost() -> None:
 
 
 @pytest.mark.promise("T82")
-def test_the_end_of_the_process_waits_until_a_communicator_without_a_reference_is_closed() -> None:
+def test_the_process_ends_after_a_communicator_without_a_reference_is_closed() -> None:
     code = """
 import time
 from offload_args import Communicator
@@ -165,7 +165,7 @@ else:
 
 @pytest.mark.later
 @pytest.mark.promise("T82")
-def test_mpi_without_threads_closes_a_communicator_without_a_reference_at_the_end(tmp_path: Path) -> None:
+def test_mpi_without_threads_closes_unreferenced_communicators_at_the_end(tmp_path: Path) -> None:
     assert by_mpi(["-c", FUNNELED], 2, tmp_path) == ["", "(0,)\n"]
 
 
