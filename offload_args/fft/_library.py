@@ -97,7 +97,7 @@ class Transforms(Adapter):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
-        return np.ascontiguousarray(result, dtype)  # NumPy 1 only computes in double precision
+        return np.asarray(result, dtype, order="C")  # NumPy 1 only computes in double precision
 
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str

@@ -175,6 +175,7 @@ def test_each_length_axis_and_norm_of_several_axes(on: str, name: str) -> None:
     agree(getattr(fft, name)(array, 6, 1, device=on), array, name, (6,), (1,))  # SciPy takes numbers, too
 
 
+@pytest.mark.parametrize("on", here("host", "sim:0"), indirect=True)
 @pytest.mark.parametrize("name", NAMES)
 def test_without_scipy_numpy_transforms(on: str, name: str, without_scipy: None) -> None:
     for dtype in taken_by(name):
