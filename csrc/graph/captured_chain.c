@@ -124,7 +124,7 @@ static int destroy(chain *c) {
   return status;
 }
 
-/* Frees a released chain that nobody uses any more. Called with the lock, which it frees and takes again. */
+/* Frees a released chain that no thread uses any more. Called with the lock, which it frees and takes again. */
 static int destroy_unused(chain *c) { return c->released && !c->users && !c->ending ? destroy(c) : OA_OK; }
 
 static chain *chain_of(const oa_capture *capture) { return (chain *)((uintptr_t)capture - offsetof(chain, capture)); }
