@@ -81,12 +81,43 @@ static int raise_all(void *Py_UNUSED(nothing)) {
   return 0;
 }
 
+/* Runs one empty line of Python, in which the interpreter raises exceptions that were sent to this thread. */
+static void run_line(void) {
+  PyObject *names = PyDict_New(), *line = Py_CompileString("None", "offload_args", Py_eval_input);
+  PyObject *result = names == NULL || line == NULL ? NULL : PyEval_EvalCode(line, names, names);
+  Py_XDECREF(result);
+  Py_XDECREF(line);
+  Py_XDECREF(names);
+}
+
+/* Raises the GuardError that was sent to this thread, if it has not come yet. An exception can't be withdrawn:
+ * PyThreadState_SetAsyncExc(thread, NULL) would leave the interpreter's flag set, and with it, Python 3.11 runs no
+ * function under a debugger, because its loop handles the flag again and again. */
+static void receive_sent(void) {
+  PyObject *raised[3], *other[3] = {NULL, NULL, NULL};
+  for (run_line(); PyErr_Occurred() && !PyErr_ExceptionMatches(python.guard_error); run_line()) {
+    if (other[0] == NULL)
+      PyErr_Fetch(&other[0], &other[1], &other[2]); /* Ctrl-C came before it */
+    else
+      PyErr_Clear();
+  }
+  PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+  Py_CLEAR(raised[2]); /* of the empty line */
+  if (other[0] != NULL) {
+    PyErr_Restore(other[0], other[1], other[2]);
+    report(NULL);
+  }
+  PyErr_Restore(raised[0], raised[1], raised[2]);
+}
+
 int raise_touch(void) {
   const unsigned long thread = PyThread_get_thread_ident();
   char text[sizeof touched->text];
   if (PyErr_Occurred()) return 0; /* the touch is raised when the thread leaves the region */
-  if (atomic_load_explicit(&used, memory_order_relaxed) == 0 || !take_text(thread, text)) return 0;
-  PyThreadState_SetAsyncExc(thread, NULL); /* if it was sent, it would come after the region */
+  if (atomic_load_explicit(&used, memory_order_relaxed) == 0) return 0;
+  receive_sent();
+  if (PyErr_Occurred()) return -1;
+  if (!take_text(thread, text)) return 0;
   PyErr_SetString(python.guard_error, text);
   return -1;
 }

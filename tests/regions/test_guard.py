@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array
-from helpers.processes import SLOWNESS
+from helpers.processes import SLOWNESS, python
 from offload_args import Device, In, blas, empty, offload_args, testing, update
 from offload_args.errors import ArgumentError, GuardError
 
@@ -227,6 +227,32 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
         )
     else:  # the main thread passed the error on before it waited
         assert isinstance(caught[-1], GuardError)
+
+
+def test_a_debugger_works_after_the_exception_came_at_the_end_of_the_region(device: str) -> None:
+    """Python 3.11 runs no traced function while its flag of a sent exception is set."""
+    ran = python(
+        f"""
+import sys
+import numpy as np
+from offload_args import blas, offload_args
+from offload_args.errors import GuardError
+
+x = np.ones({N}, np.float32)
+for i in range(2):
+    try:
+        with offload_args(x, device={device!r}, guard=True) as (dx,):
+            blas.scal(2.0, dx)
+            x[{N // 2}]  # Python checks for sent exceptions at calls and loops only
+    except GuardError as error:
+        print("the host read or wrote x" in str(error), error.__traceback__.tb_next is None)
+    sys.settrace(lambda *event: None)
+    (lambda: None)()
+    sys.settrace(None)
+""",
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True True\nTrue True\n", ""), ran.stdout + ran.stderr
 
 
 @pytest.mark.later
