@@ -237,7 +237,8 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     while rows > _LEAST and _in_panels(work, rows) > space:
         rows //= 2
     by_rows = _by_rows(work)
-    if [device.backend for device in devices] == ["host"]:
+    alone = [device.backend for device in devices] == ["host"]  # no transfer overlaps a product there
+    if alone and span(_whole(work)) + sum(map(span, _panels(work, slice(along)))) <= space:
         rows = along
     starts = range(0, along, min(rows, -(-along // len(devices))))
     parts = [slice(start, min(start + starts.step, along)) for start in starts]

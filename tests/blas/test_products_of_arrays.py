@@ -291,3 +291,21 @@ def test_free_memory_is_within_the_limit() -> None:
         print(Device("sim:0").counters.memory_peak <= 65536)
     """
     assert printed(program, OFFLOAD_ARGS_MEMORY_LIMIT="65536").strip() == "True"
+
+
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+@pytest.mark.parametrize("shape", [(40_000, 64, 64), (64, 64, 40_000)])
+def test_long_products_take_parts_within_the_limit(device: str, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    program = f"""if True:
+        import numpy as np
+        from offload_args import Device, blas
+        random = np.random.default_rng(0)
+        A, B, C = random.random(({m}, {k})), random.random(({k}, {n})), np.empty(({m}, {n}))
+        if {n} > {m}:
+            A, B, C = map(np.asfortranarray, (A, B, C))
+        blas.gemm(1.0, A, B, 0.0, C, devices=["{device}"])
+        assert np.allclose(C, A @ B)
+        print(Device("{device}").counters.memory_peak <= 4 << 20 < C.nbytes)
+    """
+    assert printed(program, OFFLOAD_ARGS_MEMORY_LIMIT="4MiB").strip() == "True"
