@@ -231,6 +231,10 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         raise ArgumentTypeError(
             f"{subject} is {kind}, not an array: pass np.asarray(x), or the value to the call itself"
         )
+    if isinstance(argument, (list, tuple)) and any(isinstance(part, np.ndarray) for part in argument):
+        raise ArgumentTypeError(
+            f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x, or pass np.stack(x)"
+        )
     raise ArgumentTypeError(
         f"{subject} is {kind}, not an array: pass np.asarray(x), and read the results from that array"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 __all__ = ["html_table", "missing", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
@@ -90,10 +91,16 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     return f'<table style="margin-left:0">{caption}{head}<tbody>{body}</tbody></table>'
 
 
-def missing(module: str, names: Sequence[str]) -> Callable[[str], NoReturn]:
-    """Return the `__getattr__` of a module. Its error lists the names that are most similar to the missing name."""
+def missing(
+    module: str, names: Sequence[str], elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str], NoReturn]:
+    """Return the `__getattr__` of a module. Its error lists the names that are most similar to the missing name.
+
+    elsewhere: the functions to use for names that NumPy and SciPy have, and the module does not.
+    """
 
     def refuse(name: str) -> NoReturn:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, names)}", name=name)
+        remedy = f"; use {elsewhere[name]}" if name in elsewhere else nearest(name, names)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{remedy}", name=name)
 
     return refuse

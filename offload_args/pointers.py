@@ -497,7 +497,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         raise HostAccessError(f"DevicePtr: np.{ufunc.__name__} runs on the host; {_instead_of(ufunc.__name__)}")
 
     def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
-        raise HostAccessError(f"DevicePtr: np.{function.__name__} runs on the host; {_instead_of(function.__name__)}")
+        name = f"{function.__module__}.{function.__name__}".replace("numpy.", "np.", 1)
+        raise HostAccessError(f"DevicePtr: {name} runs on the host; {_instead_of(function.__name__)}")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -596,7 +597,7 @@ _INSTEAD: Final = {
     "data": "use address, for code outside",
     "ctypes": "use address, for code outside",
     # Names that arrays and tensors of other packages have.
-    **dict.fromkeys("get cpu numpy asnumpy copy_to_host".split(), _FETCHED),
+    **dict.fromkeys("get cpu numpy asnumpy to_numpy copy_to_host".split(), _FETCHED),
     **dict.fromkeys("to cuda".split(), "lend the array to that device: offload_args(x, device=...)"),
     **dict.fromkeys("ptr data_ptr".split(), "use address, for code outside"),
     "set": "use assign on a slice, or on all of it",

@@ -93,4 +93,15 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+    __getattr__ = missing(
+        __name__,
+        __all__,
+        {
+            "matmul": "blas.gemm, or linalg.matmul",
+            "norm": "blas.nrm2",
+            "outer": "blas.ger",
+            "add": "blas.axpy for vectors, blas.geam for matrices",
+            "sum": "kernels.reduce; blas.asum sums absolute values",
+            "solve": "linalg.solve, or blas.trsm for a triangle",
+        },
+    )

@@ -79,4 +79,16 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+    __getattr__ = missing(
+        __name__,
+        __all__,
+        {
+            "solve": "linalg.solve, or lapack.gesv in place",
+            "inv": "linalg.inv, or lapack.getrf and lapack.getri in place",
+            "lstsq": "linalg.lstsq, or lapack.gels in place",
+            "svd": "linalg.svd, or lapack.gesvd",
+            "eigh": "linalg.eigh, or lapack.syevd in place",
+            "eig": "lapack.geev",
+            "det": "linalg.det",
+        },
+    )

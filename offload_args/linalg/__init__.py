@@ -55,4 +55,18 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+    __getattr__ = missing(
+        __name__,
+        __all__,
+        {
+            **dict.fromkeys(("eig", "eigvals"), "lapack.geev, or NumPy's function; eigh is for symmetric matrices"),
+            "norm": "blas.nrm2 for a vector, or NumPy's function",
+            "pinv": "linalg.lstsq or linalg.svd, or NumPy's function",
+            **dict.fromkeys(("cond", "matrix_rank", "svdvals"), "linalg.svd, or NumPy's function"),
+            **dict.fromkeys(("dot", "vdot", "vecdot"), "linalg.matmul, or blas.dot for vectors"),
+            "outer": "blas.ger",
+            "lu_factor": "lapack.getrf",
+            "cho_factor": "lapack.potrf",
+            "solve_triangular": "lapack.trtrs",
+        },
+    )

@@ -44,6 +44,7 @@ def test_other_subclasses_of_ndarray_are_arrays(device: str, tmp_path: Any) -> N
 NO_ARRAYS: dict[str, Any] = {
     "a list": [1.0, 2.0],
     "a tuple": (1.0, 2.0),
+    "a list of arrays": [np.zeros(2), np.zeros(2)],
     "a number": 1.0,
     "an int": 3,
     "None": None,
@@ -69,6 +70,11 @@ def test_an_object_that_is_no_array_is_refused_with_its_position_and_the_remedy(
     assert isinstance(raised.value, ArgumentTypeError)
     assert "pass" in str(raised.value) or "give one" in str(raised.value)
     assert good.flags.writeable
+
+
+def test_a_list_of_arrays_is_refused_with_the_ways_to_pass_them(device: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"argument 1 is a list of arrays.* \*x, or pass np\.stack\(x\)$"):
+        lend([np.zeros(2), np.zeros(2)], device=device)
 
 
 @pytest.mark.promise("T29")

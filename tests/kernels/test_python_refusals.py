@@ -622,7 +622,7 @@ def objects_in_structs(balls: In[WITH_OBJECT], y: Line):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (undeclared, r"the parameter y: declare its type, as in y: In\[np.float32\]"),
+        (undeclared, r"the parameter y: declare its type: y: In\[np.float32\] is an array, y: np.float32 a number"),
         (without_dtype, r"the parameter x: name the dtype of its elements: In\[np.float32\]"),
         (with_default, "give it plain ones, without defaults"),
         (with_int, "is declared as int, which has no one size in C: use np.int32"),

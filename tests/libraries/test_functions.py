@@ -7,6 +7,7 @@ import gc
 import importlib
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 import weakref
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload_args import blas, cblas, cublas, lapack, libraries, offload_args
+from offload_args import blas, cblas, cublas, lapack, libraries, linalg, offload_args
 from offload_args.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -94,6 +95,22 @@ def test_a_misspelt_name_is_answered_with_the_names_like_it(module: ModuleType, 
     text = f"; did you mean {likely}" if likely else "$"
     with pytest.raises(AttributeError, match=rf"^module 'offload_args\.\w+' has no attribute '{name}'{text}"):
         getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(linalg, "eig"), (linalg, "norm"), (linalg, "pinv"), (linalg, "cond"), (linalg, "dot"), (linalg, "outer"),
+     (linalg, "lu_factor"), (linalg, "cho_factor"), (linalg, "solve_triangular"), (blas, "matmul"), (blas, "norm"),
+     (blas, "add"), (blas, "sum"), (blas, "solve"), (blas, "outer"), (lapack, "solve"), (lapack, "inv"),
+     (lapack, "lstsq"), (lapack, "svd"), (lapack, "eigh"), (lapack, "eig"), (lapack, "det")],
+)  # fmt: skip
+def test_a_name_of_numpy_is_answered_with_the_functions_here(module: ModuleType, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; use ") as caught:
+        getattr(module, name)
+    remedies = re.findall(r"\b(blas|lapack|linalg|kernels)\.(\w+)", str(caught.value).partition("; use ")[2])
+    assert remedies
+    for other, function in remedies:
+        assert callable(getattr(importlib.import_module(f"offload_args.{other}"), function))
 
 
 def test_a_misspelt_keyword_is_answered_with_the_one_like_it() -> None:

@@ -7,6 +7,7 @@ import ctypes
 import math
 import operator
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,18 @@ def test_arithmetic_on_pointers_names_the_function_of_blas_that_does_it(device: 
             (lambda: dx**2, "the functions of blas or a vendor's library"),
         ):
             with pytest.raises(HostAccessError, match=f"; use .*{remedy}"):
+                wrong()
+
+
+def test_a_function_of_numpy_is_named_with_its_module(device: str) -> None:
+    with offload_args(ramp(3), device=device) as (dx,):
+        for wrong, name in (
+            (lambda: np.sum(dx), "np.sum"),
+            (lambda: np.add(dx, 1), "np.add"),
+            (lambda: np.linalg.norm(dx), "np.linalg.norm"),
+            (lambda: np.fft.fft(dx), "np.fft.fft"),
+        ):
+            with pytest.raises(HostAccessError, match=rf"^DevicePtr: {re.escape(name)} runs on the host; use "):
                 wrong()
 
 

@@ -140,7 +140,8 @@ def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
         reader.refuse(reader.original, "its annotations", f"they can't be evaluated: {error}")
     for name in written.parameters:
         if name not in annotations:
-            reader.refuse(reader.original, f"the parameter {name}", f"declare its type, as in {name}: In[np.float32]")
+            remedy = f"declare its type: {name}: In[np.float32] is an array, {name}: np.float32 a number"
+            reader.refuse(reader.original, f"the parameter {name}", remedy)
     return tuple(annotations[name] for name in written.parameters)
 
 
