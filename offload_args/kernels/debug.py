@@ -102,7 +102,8 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
 
 def _asserted(name: str, header: Any) -> str:
     thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
-    return f"{name}: thread {thread} of block {block}: the assert in line {int(header['index'])} does not hold"
+    line = f"line {int(header['index'])}{' of a function that it calls' if header['size'] else ''}"
+    return f"{name}: thread {thread} of block {block}: the assert in {line} does not hold"
 
 
 def _ended(name: str, header: Any) -> str:

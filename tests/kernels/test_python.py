@@ -430,6 +430,33 @@ def test_an_assertion_names_its_line(device: str) -> None:
         offload(positive, x, y, device=device)
 
 
+@kernel.function
+def root_of(x):
+    assert x >= 0
+    return np.sqrt(x)
+
+
+@kernel.function
+def twice_the_root(x):
+    return 2 * root_of(x)
+
+
+@kernel(debug=True)
+def rooted(x: In[np.float32], y: Out[np.float32].by(Linear1D())):
+    for i in y.mine():
+        y[i] = twice_the_root(x[i])
+
+
+def test_an_assertion_of_a_function_is_checked(device: str) -> None:
+    x, y = ramp(100), np.zeros(100, np.float32)
+    offload(rooted, x, y, device=device)
+    np.testing.assert_array_equal(y, 2 * np.sqrt(x))
+    x[5] = -1
+    line = root_of.function.__code__.co_firstlineno + 2
+    with pytest.raises(AssertionError, match=rf"rooted: thread .* the assert in line {line} of a function that it"):
+        offload(rooted, x, y, device=device)
+
+
 @pytest.mark.later
 def test_a_kernel_without_checks_has_the_same_results(device: str) -> None:
     @kernel(debug=False)

@@ -330,6 +330,21 @@ def axis_in_a_variable(n: In[np.int32], y: Line):
         y[i] = here.index(i)  # refused: here.index\(i\): the axis is 0, 1 or 2, as a number
 
 
+def logarithm_of_two_numbers(x: In[np.float32], y: Line):
+    for i in y.mine():
+        y[i] = math.log(x[i], 2)  # refused: math.log\(x\[i\], 2\): math.log takes one argument in kernels
+
+
+def least_of_one_number(x: In[np.float32], y: Line):
+    for i in y.mine():
+        y[i] = np.minimum(x[i])  # refused: np.minimum\(x\[i\]\): np.minimum takes two arguments in kernels
+
+
+def type_of_nothing(y: Line):
+    for i in y.mine():
+        y[i] = np.float32()  # refused: np.float32\(\): np.float32 takes one number
+
+
 def a_list_that_is_called(y: Line):
     for i in y.mine():
         y[i] = LIST(3)  # refused: \[3\] is not a function
@@ -339,7 +354,7 @@ LIST = [3]
 REFUSED = [
     stored_nothing, not_assigned, from_the_end, from_the_end_of_a_column, from_the_end_of_a_line, step_of_zero,
     range_of_nothing, range_of_a_float, range_without_a_loop,
-    axis_in_a_variable, a_list_that_is_called,
+    axis_in_a_variable, a_list_that_is_called, logarithm_of_two_numbers, least_of_one_number, type_of_nothing,
     neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
     written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
     caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["CALLS", "REMEDIES", "whole"]
+__all__ = ["CALLS", "OF_REAL_NUMBERS", "OF_TWO", "REMEDIES", "whole"]
 
 
 def whole(value: Any) -> Any:
@@ -39,6 +39,8 @@ def _add_elementary() -> None:
     for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh",
                  "hypot", "cbrt"):  # fmt: skip
         CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = f"oa__{name}"
+    for name in ("isnan", "isinf", "isfinite"):
+        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = f"oa__{name}"
     for name in ("asin", "acos", "atan", "atan2"):
         CALLS[getattr(math, name)] = CALLS[getattr(np, f"arc{name[1:]}")] = f"oa__{name}"
     for name in ("erf", "erfc", "pow"):
@@ -47,6 +49,11 @@ def _add_elementary() -> None:
 
 
 _add_elementary()
+
+OF_TWO: Final = frozenset({"oa__copysign", "oa__hypot", "oa__atan2", "oa__pow", "oa__power"})  #: the others take one
+
+#: functions that are written in Python, and whose arguments have an order
+OF_REAL_NUMBERS: Final = frozenset({math.floor, math.ceil, math.trunc, np.minimum, np.maximum, np.fmin, np.fmax})
 
 REMEDIES: Final[dict[Any, str]] = {
     math.fmod: "write x - y * np.trunc(x / y)",

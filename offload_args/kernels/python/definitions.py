@@ -96,6 +96,7 @@ class Written:
     shared: dict[str, SharedArray] = field(default_factory=dict)  #: the shared arrays of a kernel's blocks
     shared_bytes: int = 0  #: the bytes that the kernel itself declares
     has_barriers: bool = False
+    takes_here: bool = False  #: whether a function gets its thread, for asserts
     constants: dict[str, Any] = field(default_factory=dict)  #: values to which the tree refers
     functions: dict[str, Function] = field(default_factory=dict)  #: functions to which the tree refers
     ranks: dict[str, int] = field(default_factory=dict)  #: {parameter of a function: the number of its subscripts}

@@ -18,7 +18,7 @@ import numpy as np
 from ...arguments import In, InOut, Out
 from ...display import shown
 from . import words
-from .calls import CALLS, REMEDIES
+from .calls import CALLS, OF_REAL_NUMBERS, OF_TWO, REMEDIES
 from .definitions import Array, Function, SharedArray
 from .names import MISSING, Names
 
@@ -30,7 +30,7 @@ _OPERATIONS: Final[dict[type[ast.AST], str]] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Pow: "pow",
     ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
 }  # fmt: skip
-_BITS: Final = (ast.BitAnd, ast.BitOr, ast.BitXor)
+_UNARY: Final[dict[type[ast.AST], str]] = {ast.USub: "oa__neg", ast.UAdd: "oa__pos", ast.Invert: "oa__invert"}
 _OF_WHOLE: Final[dict[type[ast.AST], Callable[..., int]]] = {  # Python computes these operations of literals
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
@@ -104,10 +104,11 @@ class Expressions(Names):
             left, right = self.expression(node.left), self.expression(node.right)
             if isinstance(node.op, ast.Pow):
                 return self.powered(node, left, right, weak)
-            is_native = weak == _BOTH or (weak == 0 and isinstance(node.op, _BITS))  # numba's rule is NumPy's
-            if type(node.op) in _OPERATIONS and (not is_native or isinstance(node.op, _ALWAYS_COMBINED)):
+            if type(node.op) in _OPERATIONS and (weak != _BOTH or isinstance(node.op, _ALWAYS_COMBINED)):
                 return self.combined(node, type(node.op), left, right, weak)
             return ast.copy_location(ast.BinOp(left, node.op, right), node)
+        if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY and not isinstance(node.operand, ast.Constant):
+            return self.call(node, _UNARY[type(node.op)], self.expression(node.operand))
         if isinstance(node, ast.Compare):
             return self.compared(node)
         if isinstance(node, ast.IfExp):
@@ -186,12 +187,12 @@ class Expressions(Names):
             return self.call(node, self.function_name(CALLS[operator.pow]), base, exponent)
         if isinstance(exponent, ast.Constant) and isinstance(exponent.value, int) and exponent.value < 0:
             count = ast.copy_location(ast.Constant(-exponent.value), node)
-            power = ast.copy_location(ast.BinOp(self.call(node, "oa__floating", base), ast.Pow(), count), node)
+            power = self.call(node, "oa__products", self.call(node, "oa__floating", base), count)
             flags = _BOTH if weak & _LEFT else _LEFT
             return self.combined(node, ast.Div, ast.copy_location(ast.Constant(1), node), power, flags)
         if isinstance(exponent, ast.Constant) and exponent.value == 2:
             return self.call(node, self.function_name(CALLS[np.square]), base)
-        return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
+        return self.call(node, "oa__products", base, exponent)
 
     def items_of(self, node: ast.expr) -> list[ast.expr] | None:
         """Return the items of a tuple that is written here or in a variable, or of an outer tuple of numbers.
@@ -508,18 +509,24 @@ class Expressions(Names):
             called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
             return ast.copy_location(ast.Call(called, arguments, []), node)
         if function in CALLS:
+            self.check_count(node, CALLS[function])
             if weak in (_LEFT, _RIGHT):
                 at, other = (0, 1) if weak == _LEFT else (1, 0)
                 whole = not isinstance(CALLS[function], str)
                 arguments[at] = self.like(arguments[at], arguments[other], whole)
+            if function in OF_REAL_NUMBERS:
+                arguments = [self.call(node, "oa__real", argument) for argument in arguments]
             return self.call(node, self.function_name(CALLS[function]), *arguments)
         if isinstance(function, type) and issubclass(function, np.generic):
             if np.dtype(function).kind not in "biufc" or np.dtype(function).itemsize > 16 or function is np.float16:
                 self.refuse(
                     node, ast.unparse(node), "kernels compute with integers, float32, float64 and complex numbers"
                 )
-            if len(node.args) == 1:
-                self.check_fits(node, node.args[0], np.dtype(function))
+            if len(node.args) != 1:
+                self.refuse(node, ast.unparse(node), f"{ast.unparse(node.func)} takes one number")
+            self.check_fits(node, node.args[0], np.dtype(function))
+            if np.dtype(function).kind != "c" and not isinstance(arguments[0], ast.Constant):
+                arguments = [self.call(node, "oa__real", arguments[0])]
             conversion = ast.Call(self.constant(node.func, function), arguments, [])
             return ast.copy_location(conversion, node)
         name = getattr(function, "__name__", shown(function))
@@ -530,6 +537,13 @@ class Expressions(Names):
             self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
+
+    def check_count(self, node: ast.Call, function: Function | str) -> None:
+        """Refuse a call with another number of arguments than the function takes in kernels."""
+        count = 1 + (function in OF_TWO) if isinstance(function, str) else len(function.written.parameters)
+        if len(node.args) != count:
+            taken = "one argument" if count == 1 else "two arguments"
+            self.refuse(node, ast.unparse(node), f"{ast.unparse(node.func)} takes {taken} in kernels")
 
     def of_range(self, node: ast.Call, arguments: list[ast.expr]) -> list[ast.expr]:
         """Return the arguments of a range, which have to be whole numbers. They are rewritten already."""
@@ -588,6 +602,9 @@ class Expressions(Names):
                 if isinstance(argument, ast.Name) and self.parameters_of(argument.id):
                     self.note_rank(node, argument.id, written.ranks.get(parameter, 0))
                 arguments.append(self.expression(argument))
+        if written.takes_here:
+            self.written.takes_here = True
+            arguments.insert(0, ast.Name("oa__here", ast.Load()))
         call = self.call(node, self.function_name(function), *arguments)
         return self.call(node, "oa__strong", call)  # numba may remove all paths but one that returns a weak number
 

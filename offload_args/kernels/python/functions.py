@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-__all__ = ["ceil", "floor", "fmax", "fmin", "isfinite", "isinf", "isnan", "maximum", "minimum", "square", "trunc"]
+__all__ = ["ceil", "floor", "fmax", "fmin", "maximum", "minimum", "square", "trunc"]
 
 
 def floor(x):
@@ -19,18 +17,6 @@ def ceil(x):
 
 def trunc(x):
     return int(np.trunc(x))
-
-
-def isnan(x):
-    return x != x
-
-
-def isinf(x):
-    return abs(x) == math.inf
-
-
-def isfinite(x):
-    return abs(x) < math.inf
 
 
 def minimum(a, b):

@@ -7,6 +7,7 @@ type.
 from __future__ import annotations
 
 import operator
+from functools import reduce
 from typing import Any, Final
 
 import llvmlite.ir as ir
@@ -114,6 +115,8 @@ def _combine(operation: Any) -> Any:
             check_ranges(f"{operation.__name__.rstrip('_')}({shown(a)}, {shown(b)})", a, b, weak)
         elif kind == types.uint64:  # -1 is less than each uint64
             kind = None
+        if operation in _SHIFTS and not weak.literal_value and is_of_int64(*natives):
+            kind = types.int64  # numba's is a uint64
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -129,7 +132,7 @@ def _combine(operation: Any) -> Any:
                 wide = [context.cast(builder, value, source, types.int64 if native.signed else types.uint64)
                         for value, source, native in zip(args, sig.args, natives, strict=False)]  # fmt: skip
                 return compared(builder, operation, wide, natives[0].signed)
-            if operation in (operator.lshift, operator.rshift):
+            if operation in _SHIFTS:
                 return shifted(context, builder, operation, chosen, *values)
             value = context.get_function(operation, chosen)(builder, values)
             if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
@@ -146,6 +149,12 @@ def _combine(operation: Any) -> Any:
 def is_of_both_signs(kinds: Any) -> bool:
     """Return whether two types are a uint64 and a signed integer, which numba compares as float64."""
     return types.uint64 in kinds and any(isinstance(kind, types.Integer) and kind.signed for kind in kinds)
+
+
+def is_of_int64(a: Any, b: Any) -> bool:
+    """Return whether a shift of an unsigned number by a signed one is an int64; a uint64 remains a uint64."""
+    is_unsigned = isinstance(a, types.Integer) and not a.signed and a != types.uint64
+    return is_unsigned and isinstance(b, types.Integer) and bool(b.signed)
 
 
 def compared(builder: Any, operation: Any, values: Any, first_is_signed: bool) -> Any:
@@ -197,13 +206,14 @@ def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any,
     return function(builder, (function(builder, (value, half)), builder.sub(count, half)))
 
 
+_SHIFTS: Final = (operator.lshift, operator.rshift)
 _WRAPPING: Final = (operator.add, operator.sub, operator.mul)
 _COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
     _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
 )
 oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(_combine, _COMPARISONS)
-oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.rshift))
+oa__binary_lshift, oa__binary_rshift = map(_combine, _SHIFTS)
 oa__binary_and, oa__binary_or, oa__binary_xor = map(_combine, (operator.and_, operator.or_, operator.xor))
 
 
@@ -228,6 +238,64 @@ def _choose(name: str, operation: Any) -> Any:
 
 
 oa__binary_min, oa__binary_max = _choose("oa__binary_min", operator.lt), _choose("oa__binary_max", operator.gt)
+
+
+def _unary(operation: Any) -> Any:
+    def rule(typing: Any, value: Any) -> Any:
+        """Return -x, +x or ~x, which has the type of x if x is an integer, as in NumPy."""
+        native = native_of(value)
+        is_whole = isinstance(native, types.Integer)
+        chosen: Any = None if is_whole else typing.resolve_function_type(operation, (native,), {})
+        result = native if is_whole else chosen and chosen.return_type
+
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            raw = context.cast(builder, args[0], sig.args[0], native)
+            if is_whole:  # numba's is an int64 that is computed in the width of x
+                return {operator.neg: builder.neg, operator.invert: builder.not_}.get(operation, lambda x: x)(raw)
+            raw = context.cast(builder, raw, native, chosen.args[0])
+            return context.get_function(operation, chosen)(builder, [raw])
+
+        return (result(value), make) if result else None
+
+    rule.__name__ = f"oa__{operation.__name__.rstrip('_')}"
+    return intrinsic(prefer_literal=True)(rule)
+
+
+oa__neg, oa__pos, oa__invert = map(_unary, (operator.neg, operator.pos, operator.invert))
+
+
+@intrinsic(prefer_literal=True)
+def oa__products(typing: Any, value: Any, exponent: Any) -> Any:
+    """Return a power by a whole number from 0 to 16, as products. Integers have 64 bits, and keep their sign."""
+    native = native_of(value)
+    if not isinstance(native, (types.Number, types.Boolean)) or not isinstance(exponent, types.IntegerLiteral):
+        return None
+    is_whole = isinstance(native, (types.Integer, types.Boolean))
+    kind = native if not is_whole else types.int64 if getattr(native, "signed", True) else types.uint64
+    product = typing.resolve_function_type(operator.mul, (kind, kind), {})
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        multiply = context.get_function(operator.mul, product)
+        square = context.cast(builder, args[0], sig.args[0], kind)
+        power, rest = None, exponent.literal_value
+        while rest:
+            if rest & 1:
+                power = square if power is None else multiply(builder, (power, square))
+            rest >>= 1
+            square = multiply(builder, (square, square)) if rest else square
+        return context.get_constant_generic(builder, kind, 1) if power is None else power
+
+    return kind(value, exponent), make
+
+
+@intrinsic
+def oa__real(typing: Any, value: Any) -> Any:
+    """Return a number unchanged. Refuse complex numbers, which have no order, and tuples."""
+    native = types.unliteral(getattr(value, "native", value))
+    if not isinstance(native, (types.Integer, types.Float, types.Boolean)):
+        remedy = "take .real, .imag or abs(...) of it" if isinstance(native, types.Complex) else "pass a number"
+        raise errors.TypingError(f"oa__: a function of real numbers gets {native}: {remedy}")
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
 
 
 @intrinsic
@@ -285,13 +353,47 @@ def _of_target(name: str, count: int = 1) -> Any:
         kind = types.float32 if all(argument == types.float32 for argument in arguments) else types.float64
         return signature(kind, *[kind] * count), make
 
-    return _rule(name, count, result)
+    return result
 
 
-oa__sqrt, oa__fabs, oa__floor, oa__ceil, oa__trunc, oa__rint = map(
-    _of_target, ("sqrt", "fabs", "floor", "ceil", "trunc", "rint")
-)
-oa__copysign = _of_target("copysign", 2)
+def _rounded(name: str) -> Any:
+    of_floats = _of_target(name)
+
+    def result(value: Any) -> Any:
+        if isinstance(value, (types.Integer, types.Boolean)):
+            return signature(value, value), lambda context, builder, sig, args: args[0]
+        return of_floats(value)
+
+    return result
+
+
+oa__sqrt, oa__fabs, oa__rint = (_rule(name, 1, _of_target(name)) for name in ("sqrt", "fabs", "rint"))
+oa__floor, oa__ceil, oa__trunc = (_rule(name, 1, _rounded(name)) for name in ("floor", "ceil", "trunc"))
+oa__copysign = _rule("copysign", 2, _of_target("copysign", 2))
+
+
+def _test(name: str, holds: Any) -> Any:
+    """Return a rule for a test of a number: whether it is NaN, infinite or finite."""
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = sig.args[0]
+        if not isinstance(kind, (types.Float, types.Complex)):
+            return ir.Constant(ir.IntType(1), int(name == "isfinite"))
+        whole = context.make_complex(builder, kind, args[0]) if isinstance(kind, types.Complex) else None
+        parts = [args[0]] if whole is None else [whole.real, whole.imag]
+        sizes = [builder.call(builder.module.declare_intrinsic("llvm.fabs", [part.type]), [part]) for part in parts]
+        tests = [holds(builder, size, ir.Constant(size.type, float("inf"))) for size in sizes]
+        return reduce(builder.and_ if name == "isfinite" else builder.or_, tests)
+
+    def result(value: Any) -> Any:
+        return (types.boolean(value), make) if isinstance(value, (types.Number, types.Boolean)) else None
+
+    return _rule(name, 1, result)
+
+
+oa__isnan = _test("isnan", lambda builder, size, end: builder.fcmp_unordered("uno", size, size))
+oa__isinf = _test("isinf", lambda builder, size, end: builder.fcmp_ordered("==", size, end))
+oa__isfinite = _test("isfinite", lambda builder, size, end: builder.fcmp_ordered("<", size, end))
 
 
 # -- elementary functions ----------------------------------------------------------------------------------------------
@@ -326,7 +428,7 @@ oa__power = _elementary("oa__pow", 2, takes_integers=False)
 @intrinsic(prefer_literal=True)
 def oa__binary_pow(typing: Any, a: Any, b: Any, weak: Any) -> Any:
     natives, kind = both(a, b, weak)
-    if natives is not None and kind is None:
+    if natives is not None and (kind is None or isinstance(kind, types.Integer)):
         raise errors.TypingError(_POWER_OF_INTEGERS)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -228,7 +228,9 @@ def oa__here_thread(typing: Any, here: Any) -> Any:
 
 
 @intrinsic(prefer_literal=True)
-def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
+def oa__assert(typing: Any, here: Any, test: Any, line: Any, is_function: Any) -> Any:
+    """Report a test that does not hold. is_function: 1 if the line is in a function of kernels, else 0."""
+
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         thread = here_of(context, builder, sig, args)
         failed = builder.and_(
@@ -236,10 +238,10 @@ def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
             builder.icmp_unsigned("!=", thread.watch, ir.Constant(thread.watch.type, None)),
         )
         with builder.if_then(failed, likely=False):
-            report(builder, thread.watch, ASSERTION, number(line.literal_value), number(0))
+            report(builder, thread.watch, ASSERTION, number(line.literal_value), number(is_function.literal_value))
         return context.get_dummy_value()
 
-    return types.none(here, test, line), make
+    return types.none(here, test, line, is_function), make
 
 
 WAITS: Final = 77  #: the function's return value on the CPU when its thread reaches a barrier

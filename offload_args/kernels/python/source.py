@@ -98,14 +98,15 @@ class _Reader(Statements):
             rest.append(node)
         return rest or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
 
-    def finish(self, *first: str) -> Written:
+    def finish(self) -> Written:
         tree = self.original
         statements = self.without_shared(tree.body)
         parameters = set(self.written.parameters) | set(self.written.shared)
         arrays = set(self.arrays) | set(self.written.shared) if self.written.declared else parameters
         self.weak = Weakness(tree, self.locals - parameters, parameters, arrays, self.value_of)
-        names = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
         body = self.block(statements)
+        first = ("oa__here",) if self.written.declared or self.written.takes_here else ()
+        names = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
         changing = {array.name for array in self.arrays.values() if array.direction is not In}
         check_barriers(body, frozenset(changing | set(self.written.shared)), self.refuse)
         strengthened = Strengthened(self.weak.mixed)
@@ -194,7 +195,7 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
             written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
         elif isinstance(declared, (type, np.dtype)):
             reader.structs |= {name: np.dtype(declared)} if _has_fields(declared) else {}
-    reader.finish("oa__here")
+    reader.finish()
     mixed = {id(reader.root_of(array)) for array in written.arrays.values() if len(array.owners) > 1}
     for array in written.arrays.values():
         array.ordered = id(reader.root_of(array)) in mixed
@@ -208,8 +209,6 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
 def _add_functions() -> None:
     by_name = {name: function_of(getattr(functions, name)) for name in functions.__all__}
     CALLS.update({math.floor: by_name["floor"], math.ceil: by_name["ceil"], math.trunc: by_name["trunc"]})
-    for name in ("isnan", "isinf", "isfinite"):
-        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = by_name[name]
     CALLS.update({np.minimum: by_name["minimum"], np.maximum: by_name["maximum"]})
     CALLS.update({np.fmin: by_name["fmin"], np.fmax: by_name["fmax"], np.square: by_name["square"]})
 

@@ -100,19 +100,24 @@ class Statements(Expressions):
                     value = self.expression(node.value)
                     node.value = self.weakened(value) if is_joined else value
             case ast.Assert():
-                made_test = self.expression(node.test)
-                line = ast.Constant(node.lineno)
-                if self.written.declared:
-                    call = self.call(node, "oa__assert", self.here(node), made_test, line)
-                    yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
-                elif node in self.ends and _never_holds(node):  # the thread ends here, so this path needs no result
-                    ended = ast.Raise(ast.Name("AssertionError", ast.Load()))
-                    yield ast.fix_missing_locations(ast.copy_location(ended, node))
+                yield self.asserted(node)
                 return
             case _:
                 remedy = REMEDIES_OF_SYNTAX.get(type(node), "kernels do not have it")
                 self.refuse(node, f"{ast.unparse(node).splitlines()[0]:.60}", remedy)
         yield node
+
+    def asserted(self, node: ast.Assert) -> ast.stmt:
+        test, line = self.expression(node.test), ast.Constant(node.lineno)
+        is_function = not self.written.declared
+        statement: ast.stmt
+        if is_function and node in self.ends and _never_holds(node):
+            statement = ast.Raise(ast.Name("AssertionError", ast.Load()))  # so that this path needs no result
+        else:
+            self.written.takes_here = True
+            here = ast.Name("oa__here", ast.Load())
+            statement = ast.Expr(self.call(node, "oa__assert", here, test, line, ast.Constant(int(is_function))))
+        return ast.fix_missing_locations(ast.copy_location(statement, node))
 
     def is_field(self, node: ast.Subscript) -> bool:
         return isinstance(self.unnamed(node), ast.Attribute)

@@ -245,14 +245,16 @@ def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
     """Return the type in which NumPy 2 combines two numbers; None stands for numba's own type.
 
     Two whole numbers have numba's type, which has 64 bits. But a weak number that is combined with a uint64 becomes a
-    uint64.
+    uint64, and so do a bool and an unsigned number.
     """
     exact = (types.Integer, types.Boolean)
     if a_is_weak and b_is_weak:
         return None
     if isinstance(a, exact) and isinstance(b, exact):
-        is_unsigned = (b if a_is_weak else a) == types.uint64 and (a_is_weak or b_is_weak)
-        return types.uint64 if is_unsigned else None
+        if a_is_weak or b_is_weak:
+            return types.uint64 if (b if a_is_weak else a) == types.uint64 else None
+        kinds = {(isinstance(kind, types.Boolean), getattr(kind, "signed", False)) for kind in (a, b)}
+        return types.uint64 if kinds == {(True, False), (False, False)} else None
     if not a_is_weak and not b_is_weak:
         return from_dtype(np.result_type(as_dtype(a), as_dtype(b)))
     weak, strong = (a, b) if a_is_weak else (b, a)
