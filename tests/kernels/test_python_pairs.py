@@ -126,7 +126,7 @@ def agrees(result: np.ndarray, value: np.ndarray, dtype: np.dtype, units: int) -
     If units are allowed, the signs of zeros may differ, too.
     """
     if value.dtype.kind == "c":
-        part = np.finfo(dtype).dtype
+        part = np.finfo(dtype).dtype if dtype.kind == "c" else dtype
         return agrees(result.real, value.real, part, units) & agrees(result.imag, value.imag, part, units)
     same = result == value
     if not units:
@@ -207,7 +207,7 @@ def test_an_operation_with_a_literal_is_that_of_numpy(case: tuple[str, str], run
         value = with_literal(expression, a, literal, is_first)
         operands = (f"({literal})", "a") if is_first else ("a", f"({literal})")
         if value is not None:
-            values[re.sub(r"\b[ab]\b", lambda found, x=operands: x["ab".index(found[0])], expression)] = value
+            values[re.sub(r"\b[ab]\b", lambda name, x=operands: x["ab".index(name[0])], expression)] = value
     Table(" with ".join(case), a, a, values).check(running_device)
 
 

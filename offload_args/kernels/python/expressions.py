@@ -111,6 +111,8 @@ class Expressions(Names):
             return self.call(node, _UNARY[type(node.op)], self.expression(node.operand))
         if isinstance(node, ast.Compare):
             return self.compared(node)
+        if isinstance(node, ast.BoolOp):
+            return self.first_of(node)
         if isinstance(node, ast.IfExp):
             weak = self.weakness(node.body, node.orelse)
             body, other = self.expression(node.body), self.expression(node.orelse)
@@ -248,6 +250,22 @@ class Expressions(Names):
             else:
                 comparisons.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))
         return comparisons[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), comparisons), node)
+
+    def first_of(self, node: ast.BoolOp) -> ast.expr:
+        """Return `a and b` or `a or b`, whose value is one of its operands; a weak one takes the others' type."""
+        weak, values = [self.weak.of(value) for value in node.values], [self.expression(value) for value in node.values]
+        if all(weak) or not any(weak):
+            return ast.copy_location(ast.BoolOp(node.op, values), node)
+        result = self.weakened(values[-1]) if weak[-1] else values[-1]
+        for value, is_weak in zip(values[-2::-1], weak[-2::-1], strict=True):
+            if not is_weak:
+                result = ast.copy_location(ast.BoolOp(node.op, [value, result]), node)
+                continue
+            own = self.weakened(copy.deepcopy(value))
+            branches = (result, own) if isinstance(node.op, ast.And) else (own, result)
+            test = self.call(node, "oa__strong", value)  # numba removes a branch whose test is a literal
+            result = ast.copy_location(ast.IfExp(test, *branches), node)
+        return self.call(node, "oa__strong", result)
 
     def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """Return a value that takes the type of its variable's other values. `value` is in the user's form."""

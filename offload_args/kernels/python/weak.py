@@ -100,6 +100,8 @@ class Weakness:
                 return self.of(node.left) and self.of(node.right)
             case ast.UnaryOp():
                 return not isinstance(node.op, ast.Not) and self.of(node.operand)
+            case ast.BoolOp():
+                return all(map(self.of, node.values))
             case ast.IfExp():
                 return _both(self.form(node.body), self.form(node.orelse))
             case ast.Call(func=ast.Attribute(attr="box")):
