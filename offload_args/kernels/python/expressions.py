@@ -544,7 +544,7 @@ class Expressions(Names):
                 self.refuse(node, ast.unparse(node), f"{ast.unparse(node.func)} takes one number")
             self.check_fits(node, node.args[0], np.dtype(function))
             if np.dtype(function).kind != "c" and not isinstance(arguments[0], ast.Constant):
-                arguments = [self.call(node, "oa__real", arguments[0])]
+                arguments = [self.call(node, "oa__converted", arguments[0], self.constant(node.func, function))]
             conversion = ast.Call(self.constant(node.func, function), arguments, [])
             return ast.copy_location(conversion, node)
         name = getattr(function, "__name__", shown(function))

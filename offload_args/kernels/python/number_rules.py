@@ -299,6 +299,18 @@ def oa__real(typing: Any, value: Any) -> Any:
 
 
 @intrinsic
+def oa__converted(typing: Any, value: Any, target: Any) -> Any:
+    """Return a number unchanged. Refuse complex numbers, which do not become numbers of the target."""
+    native = types.unliteral(getattr(value, "native", value))
+    if isinstance(native, types.Complex):
+        to = getattr(target, "instance_type", target)
+        raise errors.TypingError(f"oa__: {native} does not become {to}: take .real, .imag or abs(...) of it")
+    return native(value, target), lambda context, builder, sig, args: context.cast(
+        builder, args[0], sig.args[0], native
+    )
+
+
+@intrinsic
 def oa__floating(typing: Any, value: Any) -> Any:
     """Return a number unchanged if it is not an integer. Refuse integers, as NumPy does."""
     native = types.unliteral(getattr(value, "native", value))
