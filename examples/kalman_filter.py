@@ -58,5 +58,5 @@ if options.plot:
     figure, axes = pyplot.subplots(figsize=(6.4, 4), layout="constrained")
     axes.plot(range(1871, 1971), measured, "k.", range(1871, 1971), levels[:, 0])
     axes.axvline(1898, color="grey", linestyle=":")
-    axes.set_title("Discharge at Aswan, its level, and the year in which the dam was begun")
+    axes.set_title("Discharge at Aswan, and the year when the dam was begun")
     figure.savefig(options.plot)

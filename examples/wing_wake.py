@@ -58,6 +58,6 @@ print(f"the middle of the wake is at {z[128].imag:.4f}")
 if options.plot:
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.8), layout="constrained", subplot_kw={"aspect": "equal"})
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.9), layout="constrained", subplot_kw={"aspect": "equal"})
     axes.plot(wing.real, wing.imag, z.real, z.imag)
     figure.savefig(options.plot)
