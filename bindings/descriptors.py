@@ -155,7 +155,7 @@ class OptionalObject(Object):
         return f"{self.object_kind.name} | None"
 
     def described(self) -> str:
-        return f"{self.name}: a {self.object_kind.name}, or None."
+        return f"{self.name}: {self.object_kind.with_article}, or None."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,7 +423,8 @@ class Elements(HostArray):
     def described(self) -> str:
         does = "written" if self.writes else "read"
         count = ast.unparse(self.extent.arguments[0])
-        return f"{self.name}: a NumPy array of {count} elements of {self.type_of}, {does}."
+        elements = "1 element" if count == "1" else f"{count} elements"
+        return f"{self.name}: a NumPy array of {elements} of {self.type_of}, {does}."
 
 
 @dataclass(frozen=True, kw_only=True)

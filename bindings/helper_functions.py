@@ -62,7 +62,7 @@ class Object(HelperParameter):
         return self.object_kind.name
 
     def described(self) -> str:
-        return f"{self.name}: a {self.object_kind.name}."
+        return f"{self.name}: {self.object_kind.with_article}."
 
 
 @dataclass(frozen=True, kw_only=True)

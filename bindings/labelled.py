@@ -122,6 +122,12 @@ class ObjectKind:
     placed: bool = False  # whether it belongs to the device that is current when it is made
     tells: tuple[tuple[str, str], ...] = ()  # numbers that never change, each with the function that returns it
 
+    @property
+    def with_article(self) -> str:
+        """Return the name after "a" or "an", as it is spoken: an RNNDescriptor, a UniqueId."""
+        vowels = "AEFHILMNORSX" if self.name[:2].isupper() else "AEIO"
+        return f"{'an' if self.name[0] in vowels else 'a'} {self.name}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:

@@ -14,8 +14,8 @@ from .parameters import Array, Number, Parameter, PointerArray, Result, Scalar, 
 # {form} in the name of a function stands for one of these keys, whose text is added to the function's summary.
 FORMS = {
     "": "",
-    "_batched": " For each of a batch, whose operands are given by arrays of pointers.",
-    "_strided_batched": " For each of a batch, whose operands start strides apart.",
+    "_batched": " The call does so for a batch, whose operands are given by arrays of pointers.",
+    "_strided_batched": " The call does so for a batch, whose operands start strides apart.",
 }
 _TABLES = ("bind", "parameters", "also", "types")
 

@@ -58,7 +58,6 @@ _COMPUTE: Final = {
 }
 _SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
 _RESULT: Final = 96  # bytes of a cublasLtMatmulHeuristicResult_t
-_WORKSPACE: Final = 32 << 20  # bytes: NVIDIA's recommendation for its newest devices
 _AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux exists; aux is a mask of bits; aux is written
 _GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # bits: the bias is a gradient of D, of A, of B; the bias is added
 
@@ -206,10 +205,12 @@ class Algo:
         raise AssertionError(attribute)
 
 
-def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPreference:
+def preference(*, workspace: int = 32 << 20, alignment: int = 256) -> MatmulPreference:
     """Make the preferences of a search: the most bytes of workspace, and the alignment of matrices.
 
-    alignment: in bytes. Lent arrays start at multiples of 256 bytes, but their slices may start at other addresses.
+    workspace: in bytes; the default is NVIDIA's recommendation for its newest devices. alignment: in bytes. Lent arrays
+    start at multiples of 256 bytes, but their slices may start at other addresses.
+
     Other preferences are set as attributes of the result.
     """
     result: MatmulPreference = _service("matmul_preference_create")()
@@ -233,7 +234,9 @@ def heuristics(
     """Find at most `count` algorithms for a product; the first is the fastest by cuBLASLt's estimate.
 
     preference: by default, it allows at most 32 MiB of workspace. device: a Device or its name; None is the default
-    device. Raises LibraryError if there is no algorithm.
+    device.
+
+    Raises LibraryError if there is no algorithm.
     """
     number = default_number() if device is None else as_device(device).number
     if count < 1:
@@ -296,7 +299,7 @@ class Matmul:
         epilogue: int = cublaslt.EPILOGUE_DEFAULT,
         compute: int | None = None,
         bias_dtype: Any = None,
-        workspace: int = _WORKSPACE,
+        workspace: int = 32 << 20,
         alignment: int = 256,
         algo: Algo | None = None,
         device: Any = None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..descriptors import Factor, GivenList, Room
-from ..helper_functions import Given, HelperParameter
+from ..helper_functions import Given, HelperParameter, Kept
 from ..labelled import Extent
 from ..library import Function, Library
 from ..parameters import (
@@ -193,6 +193,7 @@ def _parameters(library: Library, function: Function) -> list[str]:
         if parameter.label == "itemsize":
             lines.append(f"{parameter.name}: the bytes of an element.")
     rooms = {ast.unparse(array.extent.arguments[0]) for array in function.arrays if isinstance(array, Room)}
+    rooms |= {ast.unparse(parameter.size) for parameter in function.parameters if isinstance(parameter, Kept)}
     lines += [f"{size.name}: bytes." for size in function.sizes if size.name in rooms]
     lines += [
         f"{size.name}: an integer." for size in function.sizes if size.label == "value" and size.name not in rooms

@@ -278,9 +278,13 @@ def _with_code(text: str) -> Iterator[nodes.Node]:
 
 
 def _with_options(text: str) -> Iterator[nodes.Node]:
-    """Yield a text with its options, such as --json, as code, so that their hyphens stay hyphens."""
-    for at, piece in enumerate(re.split(r"(?<!\S)(--?(?:[a-z][\w-]*)?)(?!\w)", text)):
-        yield nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
+    """Yield a text with its words in backticks and its options, such as --json, as code, so that hyphens stay so."""
+    for node in _with_code(text):
+        if isinstance(node, nodes.literal):
+            yield node
+            continue
+        for at, piece in enumerate(re.split(r"(?<!\S)(--?(?:[a-z][\w-]*)?)(?!\w)", node.astext())):
+            yield nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
 
 
 class CommandLine(SphinxDirective):

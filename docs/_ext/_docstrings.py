@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 RAISED = re.compile(rf"(?<![`\w.])({'|'.join(errors.__all__)})\b")
-NAME = re.compile(r"(?:^|(?<=[.:] ))((?:\w+, )*\w+): ", re.MULTILINE)
+NAME = re.compile(r"(?:^|(?<=[.:] ))((?:\w+, )*\w+):\s", re.MULTILINE)
 
 
 def _names(thing: Any) -> set[str]:
@@ -84,12 +84,19 @@ def rewritten(lines: list[str], names: set[str]) -> list[str]:
     """Return a docstring's lines as reStructuredText; names: the names of the parameters."""
     results: list[str] = []
     text = re.sub(r"(?<=\S)\n(?=1\. )", "\n\n", "\n".join(lines).strip("\n"))  # a list
+    listed = False
     for paragraph in re.split(r"\n\s*\n", text):
+        items = _parameters(paragraph, names)
+        if items and listed:  # one list for all parameters
+            results.pop()
+            results += [*(f"  {item}" for item in items), ""]
+            continue
+        listed = bool(items)
         if paragraph.startswith(" "):  # a program
             results += _program(paragraph)
         elif paragraph.startswith("See also: "):
             results += [_see_also(" ".join(paragraph.split())), ""]
-        elif items := _parameters(paragraph, names):
+        elif items:
             results += [":Parameters:", *(f"  {item}" for item in items), ""]
         else:
             results += [*_linked(paragraph).splitlines(), ""]

@@ -36,7 +36,7 @@ HEADERS = {
     "offload_args/nanobind.hpp": "The same for nanobind.",
 }
 _BOILERPLATE = re.compile(
-    r'#(ifndef|define) OFFLOAD_ARGS\w*(_H|_HPP)$|#include|#pragma|#ifn?def __c|#endif|#else|extern "C" \{|\}$'
+    r'#(ifndef|define) OFFLOAD_ARGS\w*(_H|_HPP)$|#include|#pragma|#if|#endif|#else|extern "C" \{|\}$'
 )
 _DECLARED = re.compile(
     r"^#define (\w+)|^\} (\w+);|^(?:typedef )?(?:struct|enum|union|class) (\w+)(?: : [\w: ]+)? \{"
@@ -121,10 +121,26 @@ def units(text: str, cpp: bool = False) -> Iterator[Unit]:
                 unit = Unit("" if title else text, section=section)
                 comment = None
         elif line.strip():
-            unit.code += [] if _BOILERPLATE.match(line) and not unit.code else [line]
+            unit.code.append(line)
         elif not (cpp and unit.code and unit.code[-1].startswith(" ")):  # within a class of C++
             yield unit
             unit = Unit(section=section)
+
+
+def _without_boilerplate(code: list[str]) -> list[str]:
+    """Return the lines from the first declaration to the last one, with the conditions around these."""
+    opened: list[int] = []
+    around: set[int] = set()  # the lines of conditions that begin and end here and have declarations
+    declared = [number for number, line in enumerate(code) if not _BOILERPLATE.match(line)]
+    for number, line in enumerate(code):
+        if line.startswith("#if"):
+            opened.append(number)
+        elif line.startswith("#endif") and opened:
+            begin = opened.pop()
+            if any(begin < place < number for place in declared):
+                around |= {begin, number}
+    shown = {*declared, *around}
+    return code[min(shown) : max(shown) + 1] if shown else []
 
 
 def _expanded(text: str) -> str:
@@ -154,9 +170,10 @@ def header(name: str) -> list[Unit]:
     text = _portable() if name == "offload_args_blas.h" else (INCLUDE / name).read_text()
     results = list(units(_expanded(text), is_cpp(name)))
     for entry in results:
-        while entry.code and _BOILERPLATE.match(entry.code[-1]) and entry.code[-1] != "}":
-            entry.code.pop()
-        entry.code = _without_bodies(entry.code)
+        code = _without_boilerplate(entry.code)
+        if any(line.startswith("#pragma") for line in entry.code) and not code:
+            entry.comment = ""  # it is about the compiler's warnings
+        entry.code = _without_bodies(code)
         entry.comment = "" if re.match(r"\[?cffi ", entry.comment) else entry.comment
     return [
         entry

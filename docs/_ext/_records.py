@@ -340,7 +340,7 @@ call. *read* brings the array up; *overwritten* does not.
 """
 LIBRARY = """# {name}: {title}
 
-`offload_args.{name}` has {count} functions of {title}{wide}, as the header of version {version} declares them.
+`offload_args.{name}` has {count} functions of {title}{wide}, as {declared}.
 {guide}
 
 ```{{toctree}}
@@ -424,17 +424,19 @@ def _classes(library: Library) -> Iterator[str]:
         yield f".. auto{kind}:: offload_args.{library.name}.{name}{options}\n"
 
 
-def _library_page(library: Library, has_guide: bool) -> str:
+def _library_page(library: Library, guide: str) -> str:
     """Return the page of a library: its sections, its constants and classes, and the functions that are not bound."""
     wide = sum(1 for function in library.functions if function.wide_symbol)
     listed = [*map(slug, sections(library)), *(["constants"] if library.constants else []), *c_pages(library)]
     text = LIBRARY.format(
         name=library.name,
         title=library.title,
-        version=library.version,
+        declared=f"the header of version {library.version} declares them"
+        if library.version
+        else "its header declares them",
         count=len(library.functions),
         wide=f", {wide} of them with the form for 64-bit sizes under the same name" if wide else "",
-        guide=f"The guide has [a page on it](/guide/{library.name}.md)." if has_guide else "",
+        guide=f"The guide has [a page on it](/guide/{guide}.md)." if guide else "",
         pages="\n".join(listed),
         names="\n".join(_classes(library)),
     )
@@ -457,7 +459,9 @@ def pages(guide: Path) -> Iterator[tuple[str, str]]:
     yield "libraries.md", LIBRARIES.format(pages="\n".join(f"{name}/index" for name in libraries()))
     for library in libraries().values():
         words = {"name": library.name, "title": library.title}
-        yield f"{library.name}/index.md", _library_page(library, (guide / f"{library.name}.md").exists())
+        in_guide = _GUIDES.get(library.name, library.name)
+        has_guide = (guide / f"{in_guide}.md").exists()
+        yield f"{library.name}/index.md", _library_page(library, in_guide if has_guide else "")
         for page, titles in c_pages(library).items():
             part = f": {titles[0]}" if len(c_pages(library)) > 1 else ""
             yield f"{library.name}/{page}.md", HEADER.format(**words, part=part, titles="\n".join(titles))

@@ -50,9 +50,9 @@ static const Field device_info[] = {
 #define COUNTER(member, doc) FIELD(oa_counters, member, doc)
 static const Field counters[] = {
     COUNTER(copies_up, "host to device, one for each array or part of one"),
-    COUNTER(bytes_up, "bytes of these copies"),
+    COUNTER(bytes_up, "bytes of the copies up"),
     COUNTER(copies_down, "device to host"),
-    COUNTER(bytes_down, "bytes of these copies"),
+    COUNTER(bytes_down, "bytes of the copies down"),
     COUNTER(allocations, "pieces of memory taken, from the driver or from the pool"),
     COUNTER(frees, "pieces returned to the driver or to the pool"),
     COUNTER(mappings, "live entries of the present table"),
@@ -60,10 +60,10 @@ static const Field counters[] = {
     COUNTER(calls, "vendor calls"),
     COUNTER(memory_used, "bytes of the device in use now"),
     COUNTER(memory_peak, "the most bytes that were in use at once"),
-    COUNTER(pinned_bytes, "of host memory pinned for the device"),
+    COUNTER(pinned_bytes, "bytes of host memory that is pinned for the device"),
     COUNTER(copies_peer, "from another device, instead of up from the host"),
-    COUNTER(bytes_peer, "bytes of these copies"),
-    COUNTER(bytes_former, "copied within the host before calls wrote arrays that the device uses there"),
+    COUNTER(bytes_peer, "bytes of the copies from other devices"),
+    COUNTER(bytes_former, "bytes copied within the host before calls wrote arrays that the device uses there"),
 };
 
 #define RESIDENT(member, doc) FIELD(oa_residency, member, doc)

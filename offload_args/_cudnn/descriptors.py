@@ -202,7 +202,9 @@ def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
     """Make the descriptor of a convolution's filter from a pointer.
 
     layout: "KCHW" (or "KCRS") for an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") if the inputs
-    are the last axis; "KCDHW" or "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
+    are the last axis; "KCDHW" or "KDHWC" for volumes.
+
+    Raises ArgumentError if there are gaps between elements.
     """
     facts = facts_of("cudnn.filter", like, layout)
     letters = "".join(_FILTERS.get(letter, letter) for letter in layout)

@@ -228,6 +228,60 @@ def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
     assert [function for function in exported if function not in declared | internal] == []
 
 
+@pytest.mark.usefixtures("extension")
+def test_a_headers_page_shows_whole_conditions_and_no_settings_of_compilers() -> None:
+    headers = importlib.import_module("_headers")
+    for name in headers.HEADERS:
+        for unit in headers.header(name):
+            begun, ended = ([line for line in unit.code if line.lstrip().startswith(at)] for at in ("#if", "#endif"))
+            assert len(begun) == len(ended), (name, unit.code)
+            assert "shall not warn" not in unit.comment, name
+
+
+@pytest.mark.usefixtures("extension")
+def test_the_parameters_of_several_paragraphs_are_one_list() -> None:
+    docstrings = importlib.import_module("_docstrings")
+    lines = ["Add.", "", "a: the first.", "", "b: the second. c:", "the third.", "", "Returns the sum."]
+    items = ["  * ``a``: the first.", "  * ``b``: the second.", "  * ``c``: the third."]
+    assert docstrings.rewritten(lines, {"a", "b", "c"}) == [
+        "Add.",
+        "",
+        ":Parameters:",
+        *items,
+        "",
+        "Returns the sum.",
+        "",
+    ]
+
+
+@pytest.mark.usefixtures("extension")
+def test_a_librarys_page_names_its_header_and_its_guide() -> None:
+    records = importlib.import_module("_records")
+    pages = dict(records.pages(ROOT / "docs" / "guide"))
+    assert "as its header declares them." in pages["lapacke/index.md"]
+    assert "as the header of version 2.21.5 declares them." in pages["rccl/index.md"]
+    assert "(/guide/nccl.md)" in pages["rccl/index.md"] and "(/guide/sparse.md)" in pages["cusparse/index.md"]
+
+
+@pytest.mark.usefixtures("extension")
+def test_parameters_have_their_articles_and_units() -> None:
+    records = importlib.import_module("_records")
+    documents = importlib.import_module("bindings.emit.docs")
+    said = {
+        f"{library.name}.{function.symbol} {names}": text
+        for library in records.libraries().values()
+        for function in library.functions
+        for names, text in documents.describe(library, function).parameters
+    }
+    assert said["cudnn.cudnnSetRNNDescriptor_v8 rnnDesc"] == "an RNNDescriptor."
+    assert said["cudnn.cudnnActivationForward activationDesc"] == "an ActivationDescriptor."
+    assert said["cudnn.cudnnActivationForward yDesc"] == "a TensorDescriptor."
+    assert said["cublas.cublasSetWorkspace_v2 workspaceSizeInBytes"] == "bytes."
+    assert [name for name, text in said.items() if re.match(r"a [AEIO]|.*\bof 1 elements", text)] == []
+    assert said["rocblas.rocblas_set_workspace size"] == "bytes."
+    assert [name for name, text in said.items() if "InBytes" in name and "in elements" in text] == []
+
+
 def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     page = (REFERENCE / "environment.md").read_text()
     assert "```{library-variables}" in page
