@@ -33,6 +33,11 @@ def write_pages(app: Sphinx) -> None:
             path.write_text(text)
 
 
+def write_all(app: Sphinx, env: Any) -> list[str]:
+    """Have all pages written, because Sphinx's search forgets the words of {index} blocks of pages that stay."""
+    return sorted(env.all_docs)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Add the directives and the hooks of autodoc."""
     app.setup_extension("sphinx.ext.autodoc")
@@ -47,6 +52,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_object_type("c-name", "c-name", objname="C")
     app.add_directive("c-header", _directives.CHeader)
     app.connect("builder-inited", write_pages)
+    app.connect("env-updated", write_all)
     app.connect("autodoc-process-docstring", _docstrings.rewrite)
     app.connect("autodoc-process-signature", _docstrings.sign)
     return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}
