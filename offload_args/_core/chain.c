@@ -62,15 +62,19 @@ PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
 }
 
 int drop_capture(Region *self) {
-  int ended;
+  int is_over;
+  oa_chain_info info = OA_SIZED(oa_chain_info);
   lock_lent();
   oa_chain *chain = self->capturing;
   self->capturing = NULL;
   unlock_lent();
   if (chain == NULL) return 0;
-  Py_BEGIN_ALLOW_THREADS ended = oa_chain_end(chain) == OA_OK; /* fails for a chain whose capture has ended */
-  if (ended) oa_chain_release(chain);
-  Py_END_ALLOW_THREADS return ended;
+  Py_BEGIN_ALLOW_THREADS is_over = oa_chain_end(chain) == OA_OK; /* fails for a chain whose capture has ended */
+  if (is_over)
+    oa_chain_release(chain);
+  else
+    is_over = oa_chain_get_info(chain, &info) == OA_ERROR_STALE; /* freed, such as after a captured call that failed */
+  Py_END_ALLOW_THREADS return is_over;
 }
 
 PyObject *region_drop_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import signal
 from types import FrameType
 
@@ -132,6 +133,30 @@ def test_a_block_that_raises_ends_the_captures_of_its_region(device: str) -> Non
     region.discard()
     assert not open_regions()
     np.testing.assert_array_equal(x, np.ones(3))
+
+
+def test_ctrl_c_at_the_end_of_a_capture_whose_call_had_failed_ends_the_region() -> None:
+    sim, x = testing.sim_device(), np.ones(3)
+    region = offload_args(x, device=sim)
+
+    def use() -> None:
+        with region as (dx,):
+            blas.scal(2.0, dx)
+            with region.capture():
+                with pytest.raises(OffloadError, match="submit failed"):
+                    for k in range(8, 0, -1):  # the last call of the device adds the work to the graph
+                        testing.fail_call(sim, k)
+                        blas.scal(2.0, dx)
+
+    for at in itertools.count():
+        with pytest.raises((KeyboardInterrupt, CaptureError)) as raised, ctrl_c(at, "__exit__") as sent:
+            use()
+        assert not open_regions()
+        assert x.flags.writeable and (x == 1).all()
+        assert (raised.type is KeyboardInterrupt) == sent.sent
+        if not sent:
+            break
+    assert at > 2
 
 
 @pytest.mark.promise("T24")
