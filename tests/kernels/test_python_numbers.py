@@ -387,6 +387,27 @@ NO_UINT64, NO_INT64 = "-3 is not a uint64", f"{2**63} is not an int64"
 
 
 @pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("if x > 3:\n        return x\n    return -3", 4),
+        ("if x > 3:\n        return -3\n    return x", 3),
+        ("y = -3\n    if x > 3:\n        return x\n    return y if x > 1 else -3", 5),
+    ],
+    ids=str,
+)
+def test_a_literal_of_a_result_that_its_type_lacks_is_refused_at_its_line(body: str, line: int) -> None:
+    function = function_of(f"def result(x):\n    {body}\n", f"<result {body!r}>", {"np": np})
+    names = {"In": In, "Out": Out, "Linear1D": Linear1D, "np": np, "result": kernel.function(function)}
+    source = (
+        "def lines(a: In[np.uint64], y: Out[np.float64].by(Linear1D())):\n"
+        "    for i in y.mine():\n        x = a[i]\n\n        y[i] = result(x)\n"
+    )
+    with pytest.raises(errors.KernelError, match=rf"^<result .*>:{line}: result: {NO_UINT64}"):
+        caller = function_of(source, f"<caller of {body!r}>", names)
+        offload(kernel(caller, debug=False), np.ones(3, np.uint64), np.zeros(3), device="host")
+
+
+@pytest.mark.parametrize(
     ("dtype", "expression", "message"),
     [
         *[(np.uint64, f"x {sign} -3", NO_UINT64) for sign in ("+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^")],
@@ -425,7 +446,6 @@ def test_a_literal_that_its_type_lacks_is_refused_at_its_line(dtype: type, expre
         (np.uint64, ["v = -1", "v += x"]),
         (np.uint64, ["v = -1", "for k in range(3):", "    v += x"]),
         (np.uint64, ["v, w = -1, 3", "if x > 3:", "    v, w = x, x"]),
-        (np.uint64, ["v = x - returned(x)"]),
         (np.int64, ["v = 2**63", "if x > 3:", "    v = x"]),
     ],
     ids=str,
@@ -433,7 +453,7 @@ def test_a_literal_that_its_type_lacks_is_refused_at_its_line(dtype: type, expre
 def test_a_variable_of_a_type_that_lacks_its_literal_is_refused(dtype: type, statements: list) -> None:
     source = "def lines(a: In[T], y: Out[np.float64].by(Linear1D())):\n    for i in y.mine():\n        x = a[i]\n"
     source += "".join(f"        {statement}\n" for statement in [*statements, "y[i] = v"])
-    names = {"In": In, "Out": Out, "T": dtype, "Linear1D": Linear1D, "np": np, "returned": returned}
+    names = {"In": In, "Out": Out, "T": dtype, "Linear1D": Linear1D, "np": np}
     with pytest.raises(errors.KernelError, match=rf":\d: lines: .*(-1|{2**63}) is not an? u?int64: convert"):
         built = kernel(function_of(source, f"<{dtype.__name__}: {statements}>", names), debug=False)
         offload(built, np.ones(3, dtype), np.zeros(3), device="host")

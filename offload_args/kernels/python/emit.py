@@ -151,6 +151,16 @@ def _with_functions(written: Written) -> Iterator[Written]:
             yield from _with_functions(function.written)
 
 
+def _with_weak_number(written: Written, line: int) -> Written | None:
+    """Return the kernel, or the user's function that it calls, that joins a weak number of this line by its value."""
+    for candidate in _with_functions(written):
+        for node in ast.walk(candidate.tree):
+            match node:
+                case ast.Call(func=ast.Name("oa__weak"), args=[_, ast.Constant(value)]) if value == line:
+                    return candidate
+    return None
+
+
 def _said(error: errors.NumbaError, written: Written) -> KernelError:
     """Return numba's error as a KernelError in the words of this package."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error.args[0] if error.args else error))
@@ -161,6 +171,8 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     for file, row in places:
         within = _within(written, file, int(row))
         source, line = (within, int(row)) if within else (source, line)
+    if number := re.search(r"oa__line (\d+)", text):
+        source, line = _with_weak_number(written, int(number[1])) or source, int(number[1])
     head = next((row.strip() for row in text.splitlines() if row.strip() and "Failed in" not in row), "")
     if undefined := re.search(
         r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S

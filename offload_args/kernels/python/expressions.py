@@ -285,7 +285,8 @@ class Expressions(Names):
         """Return a number that takes the type of the value with which it is joined. It is rewritten already."""
         if isinstance(node, ast.IfExp):
             return ast.copy_location(ast.IfExp(node.test, self.weakened(node.body), self.weakened(node.orelse)), node)
-        return self.call(node, "oa__weak", node)
+        literal = self.literal(node) or 0
+        return self.call(node, "oa__weak", node, ast.Constant(0 if 0 <= literal < 2**63 else node.lineno))
 
     def name(self, node: ast.Name | ast.Attribute) -> ast.expr:
         if isinstance(node, ast.Name) and self.array_named(node.id) is not None:

@@ -20,16 +20,21 @@ from .value_types import WeakType, combined, lacks, range_error, types, weak_typ
 
 
 @intrinsic(prefer_literal=True)
-def oa__weak(typing: Any, value: Any) -> Any:
-    """Return a number that takes the type of the value with which it is joined."""
+def oa__weak(typing: Any, value: Any, line: Any) -> Any:
+    """Return a number that takes the type of the value with which it is joined.
+
+    line: the line of a whole number that not all types of integers have, or 0.
+    """
+    if not isinstance(line, types.IntegerLiteral):  # numba also tries types without values
+        return None
     native = types.unliteral(value)
     literal = value.literal_value if isinstance(value, types.IntegerLiteral) else 0
-    kind = weak_type(native, literal, literal)
+    kind = weak_type(native, literal, literal, line.literal_value)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.cast(builder, args[0], sig.args[0], native)
 
-    return kind(value), make
+    return kind(value, line), make
 
 
 @intrinsic(prefer_literal=True)

@@ -183,19 +183,21 @@ class WeakType(types.Type):
     """A number that takes the type of the value with which a variable or conditional expression joins it.
 
     least, most: the least and the greatest of the whole numbers that are written there, or 0.
+    line: the line of one of these numbers, or 0.
     """
 
-    def __init__(self, native: Any, least: int, most: int) -> None:
-        self.native, self.least, self.most = native, least, most
-        super().__init__(f"Weak({native}, {least}, {most})")
+    def __init__(self, native: Any, least: int, most: int, line: int) -> None:
+        self.native, self.least, self.most, self.line = native, least, most, line
+        super().__init__(f"Weak({native}, {least}, {most}, {line})")
 
     def unify(self, typing: Any, other: Any) -> Any:
         if isinstance(other, WeakType):
             native = typing.unify_pairs(self.native, other.native)
-            return weak_type(native, min(self.least, other.least), max(self.most, other.most))
+            line = self.line or other.line
+            return weak_type(native, min(self.least, other.least), max(self.most, other.most), line)
         if isinstance(other, types.Integer) and self.native in types.integer_domain:
             for literal in (self.least, self.most):
-                check_joined(literal, types.unliteral(other))
+                check_joined(literal, types.unliteral(other), self.line)
         if isinstance(other, types.Boolean) or (isinstance(other, types.Integer) and other.bitwidth < 64):
             return self.native
         if isinstance(other, types.Number):
@@ -204,10 +206,10 @@ class WeakType(types.Type):
 
 
 @cache
-def weak_type(native: Any, least: int = 0, most: int = 0) -> Any:
+def weak_type(native: Any, least: int = 0, most: int = 0, line: int = 0) -> Any:
     """Return the type of a weak number, or the type itself if such numbers are not weak."""
     is_weak = native in (types.int64, types.uint64, types.float64, types.complex128)
-    return WeakType(native, min(least, 0), most if most >= 2**63 else 0) if is_weak else native
+    return WeakType(native, min(least, 0), most if most >= 2**63 else 0, line) if is_weak else native
 
 
 def lacks(kind: Any, literal: int) -> bool:
@@ -215,18 +217,23 @@ def lacks(kind: Any, literal: int) -> bool:
     return bool(literal >= 2**63 if kind.signed else literal < 0 and kind == types.uint64)
 
 
-def range_error(construct: str, literal: int, kind: Any) -> errors.TypingError:
-    """Return the error of a whole number that is not in the range of a type."""
+def range_error(construct: str, literal: int, kind: Any, line: int = 0) -> errors.TypingError:
+    """Return the error of a whole number that is not in the range of a type. line: the number's line, or 0.
+
+    numba gives the error the line at which the number is joined. For the result of a function of kernels, this is the
+    line of the call.
+    """
+    place = f"\noa__line {line}" if line else ""
     lacking, remedy = ("an int64", "uint64") if kind.signed else ("a uint64", "int64")
     return errors.TypingError(
-        f"oa__: {construct}{literal} is not {lacking}: convert the other number, as np.{remedy}(x)"
+        f"oa__: {construct}{literal} is not {lacking}: convert the other number, as np.{remedy}(x){place}"
     )
 
 
-def check_joined(literal: int, kind: Any) -> None:
+def check_joined(literal: int, kind: Any, line: int) -> None:
     """Refuse a whole number that a variable or conditional expression joins with a type that does not have it."""
     if lacks(kind, literal):
-        raise range_error("", literal, kind)
+        raise range_error("", literal, kind, line)
 
 
 @register_default(WeakType)
