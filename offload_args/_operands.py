@@ -1,17 +1,18 @@
-"""Checks of the operands of the portable modules, blas and lapack, and errors for operands that do not fit.
+"""Checks of the operands of the portable modules, such as blas and lapack, and errors for operands that do not fit.
 
 The argument `function` is a name as in messages, such as "blas.gemv".
 """
 
 from __future__ import annotations
 
+import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ._core import geometry, only_check, query
 from .display import shown
 from .dtypes import DTYPE_NAMES
-from .errors import ArgumentError, CaptureError, DTypeError, HostPointerError
+from .errors import ArgumentError, ArgumentTypeError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "need_pointer",
     "need_shape",
     "need_uncaptured",
+    "need_whole",
     "square",
     "unordered",
     "vector",
@@ -84,6 +86,14 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
         remedy = unpacked(operand, pointer) or listed(operand, pointer) or lent_first(operand)
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
+
+
+def need_whole(function: str, argument: str, value: object) -> int:
+    """Return a number as an int; raise ArgumentTypeError if it is no whole number."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(f"{function}: {argument} needs a whole number, got {shown(value)}") from None
 
 
 def need_uncaptured(

@@ -6,9 +6,9 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import _core
-from .._operands import need_option, need_pointer
+from .._operands import need_option, need_pointer, need_whole
 from ..devices import by_number
-from ..display import shown
+from ..display import plural, shown
 from ..dtypes import DTYPE_NAMES, c_strides
 from ..errors import (
     AliasError,
@@ -143,10 +143,7 @@ def check_operation(function: str, op: object, pointer: DevicePtr[Any]) -> None:
 
 def check_whole(function: str, name: str, value: object, least: int, most: int) -> int:
     """Return a number as an int; raise an error if it is no whole number, or outside of a range."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise ArgumentTypeError(f"{function}: {name} needs a whole number, got {shown(value)}") from None
+    number = need_whole(function, name, value)
     if not least <= number <= most:
         raise ArgumentError(f"{function}: {name} needs a number from {least} to {most}, got {shown(value)}")
     return number
@@ -160,7 +157,7 @@ def check_exchanged(function: str, texts: object, own: bytes, rank: int, size: i
     ):
         raise ArgumentTypeError(f"{needed}, got {shown(texts)}")
     if len(texts) != size:
-        raise ArgumentError(f"{needed}, got those of {len(texts)}")
+        raise ArgumentError(f"{needed}, got the bytes of {len(texts)} {plural('rank', len(texts))}")
     if bytes(texts[rank]) != own:
         raise ArgumentError(f"{needed}, and item {rank} differs from the bytes that rank {rank} passed to it")
     return [bytes(text) for text in texts]

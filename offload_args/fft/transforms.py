@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import re
 import sys
@@ -13,9 +12,10 @@ import numpy as np
 
 from .. import _core
 from .._names import rename
+from .._operands import need_whole
 from ..devices import as_device, by_number, default_number
 from ..display import shown
-from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
+from ..errors import ArgumentError, DTypeError, OffloadError
 from ..linalg._call import Call, Operand, Result, Spec
 from ..pointers import DevicePtr
 from ._choice import transforms_of
@@ -699,8 +699,9 @@ def _lengths(
 
 def _whole(function: str, argument: str, values: Any) -> list[int]:
     """Return whole numbers; raise ArgumentTypeError for other values. A single number becomes a list, as in SciPy."""
-    try:
-        return [operator.index(value) for value in (values if np.iterable(values) else (values,))]
-    except TypeError:
-        values = values[0] if argument in ("n", "axis", "workers") else values
-        raise ArgumentTypeError(f"{function}: {argument} needs whole numbers, got {shown(values)}") from None
+    if not np.iterable(values):
+        return [need_whole(function, argument, values)]
+    is_single = argument in ("n", "axis", "workers")
+    return [
+        need_whole(function, argument if is_single else f"{argument}[{i}]", value) for i, value in enumerate(values)
+    ]

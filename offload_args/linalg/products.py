@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .._operands import need_whole
 from ..blas import gemm
-from ..display import shown
-from ..errors import ArgumentError, ArgumentTypeError, OffloadError
+from ..errors import ArgumentError, OffloadError
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import arrange, multiply, set_identity, stored
 from .systems import inverse
@@ -122,10 +121,7 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
     """
     call = Call("linalg.matrix_power", device, None, a=a)
     shape = call.need_square()
-    try:
-        power = operator.index(n)
-    except TypeError:
-        raise ArgumentTypeError(f"linalg.matrix_power: n needs a whole number, got {shown(n)}") from None
+    power = need_whole("linalg.matrix_power", "n", n)
     if power >= 0:  # for a negative power, integers are inverted as float64, as in NumPy
         call.need_inexact()
     else:

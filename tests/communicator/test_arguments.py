@@ -79,7 +79,7 @@ def test_wrong_arguments_of_join(arguments: Any, error: type[Exception], text: s
     [
         (lambda data: None, ArgumentTypeError, "a list of the 2 ranks' bytes, in rank order, got None"),
         (lambda data: [data, "text"], ArgumentTypeError, "got .*'text'"),
-        (lambda data: [data], ArgumentError, "got those of 1"),
+        (lambda data: [data], ArgumentError, "got the bytes of 1 rank$"),
         (lambda data: [b"", data], ArgumentError, "item 0 differs from the bytes that rank 0 passed to it"),
         (lambda data: [data, b"{"], CommunicatorError, "on rank 0: the exchange of .* gave no address of rank 1"),
         (lambda data: [data, b"[1, 2, 3]"], CommunicatorError, "gave no address of rank 1"),

@@ -281,15 +281,32 @@ def test_ctrl_c_in_a_call_ends_the_other_processes(port: int, tmp_path: Path) ->
         assert (out, errors) == (f"(0,) {words}\n", "")
 
 
-DIES = """
+# A call of one method, in which rank 2 dies, and two more calls. `root` is the root of a broadcast.
+CALLS = """
+calls = {
+    "all_reduce": lambda: c.all_reduce(dx),
+    "all_gather": lambda: c.all_gather(dx, dall),
+    "reduce_scatter": lambda: c.reduce_scatter(dall, dx),
+    "broadcast": lambda: c.broadcast(dx, root),
+    "reduce": lambda: c.reduce(dx, root=2),
+    "all_to_all": lambda: c.all_to_all(dall, dother),
+    "recv": lambda: c.recv(dx, 0) if c.rank == 2 else c.send(dx, 2),
+    "barrier": lambda: c.barrier(),
+    "split": lambda: c.split(0),
+}
+def call(method):
+    for each in (method, "barrier", "barrier"):
+        calls[each]()
+"""
+DIES = f"""
+LATE = {LATE}
+{CALLS}
 import os, signal, sys
 import numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 from offload_args.communicator import sockets
-communicator = Communicator.from_environment(device="host", timeout=LATE)
+c, root = Communicator.from_environment(device="host", timeout=LATE), 0
 x, everything, other = np.ones(60_000), np.ones(3 * 60_000), np.ones(3 * 60_000)
-c, dies = communicator, int(sys.argv[2])
-peer = (c.rank + 1) % 3
 read = sockets._Arrival.read
 def read_and_die(self, connection):
     read(self, connection)
@@ -297,21 +314,9 @@ def read_and_die(self, connection):
 with offload_args(x, everything, other, device="host") as (dx, dall, dother):
     try:
         c.barrier()  # another rank may notice the death while it still is in this call
-        if c.rank == dies:
+        if c.rank == 2:
             sockets._Arrival.read = read_and_die
-        {
-            "all_reduce": lambda: c.all_reduce(dx),
-            "all_gather": lambda: c.all_gather(dx, dall),
-            "reduce_scatter": lambda: c.reduce_scatter(dall, dx),
-            "broadcast": lambda: c.broadcast(dx),
-            "reduce": lambda: c.reduce(dx, root=dies),
-            "all_to_all": lambda: c.all_to_all(dall, dother),
-            "recv": lambda: c.recv(dx, 0) if c.rank == dies else c.send(dx, dies) if c.rank == 0 else None,
-            "barrier": lambda: c.barrier(),
-            "split": lambda: c.split(0),
-        }[sys.argv[1]]()
-        c.barrier()
-        c.barrier()
+        call(sys.argv[1])
     except CommunicatorError as error:
         print(error.ranks, flush=True)
 """
@@ -324,7 +329,7 @@ KILLED_IN = "all_reduce all_gather reduce_scatter broadcast reduce all_to_all re
 @pytest.mark.slow
 @pytest.mark.parametrize("method", KILLED_IN)
 def test_a_process_that_is_killed_within_a_call_is_named(method: str, port: int) -> None:
-    for rank, (status, out, errors) in enumerate(end(launched(["-c", f"LATE = {LATE}{DIES}", method, "2"], 3, port))):
+    for rank, (status, out, errors) in enumerate(end(launched(["-c", DIES, method], 3, port))):
         if rank == 2:
             assert (status, out) == (-signal.SIGKILL, "")
         else:
@@ -514,12 +519,13 @@ except CommunicatorError as error:
     assert by_mpi(["-c", code], 3, tmp_path) == ["(2,)\n", "(2,)\n", ""]
 
 
-DIES_IN_MPI = """
+DIES_IN_MPI = f"""
+{CALLS}
 import os, pathlib, signal, sys
 import numpy as np
 from offload_args import Communicator, CommunicatorError, offload_args
 from offload_args.communicator import mpi
-c = Communicator.from_mpi(device="host", timeout=5)
+c, root = Communicator.from_mpi(device="host", timeout=5), 2
 x, everything, other = np.ones(60_000), np.ones(3 * 60_000), np.ones(3 * 60_000)
 wait = mpi.MpiLink._wait
 def wait_and_die(self, *arguments):
@@ -530,21 +536,9 @@ try:
         c.barrier()
         if c.rank == 2:
             mpi.MpiLink._wait = wait_and_die
-        {
-            "all_reduce": lambda: c.all_reduce(dx),
-            "all_gather": lambda: c.all_gather(dx, dall),
-            "reduce_scatter": lambda: c.reduce_scatter(dall, dx),
-            "broadcast": lambda: c.broadcast(dx, 2),
-            "reduce": lambda: c.reduce(dx, root=2),
-            "all_to_all": lambda: c.all_to_all(dall, dother),
-            "recv": lambda: c.recv(dx, 0) if c.rank == 2 else c.send(dx, 2),
-            "barrier": lambda: c.barrier(),
-            "split": lambda: c.split(0),
-        }[sys.argv[1]]()
-        c.barrier()
-        c.barrier()
+        call(sys.argv[1])
 except CommunicatorError as error:
-    pathlib.Path(sys.argv[2], str(c.rank)).write_text(f"{error.ranks} {(x == 1).all()}")
+    pathlib.Path(sys.argv[2], str(c.rank)).write_text(f"{{error.ranks}} {{(x == 1).all()}}")
     os._exit(0)
 """
 
