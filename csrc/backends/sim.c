@@ -348,14 +348,29 @@ static __attribute__((constructor(1000))) void stop_at_exit(void) { atexit(stop_
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 
+static const char ends[] = "the process ends, and a call had not begun";
+
+/* Runs a library function of a graph on the thread that launches the graph. Python waits itself for the functions of
+ * such a graph that are Python's, so the lock is not held then. */
+static int run_here(void (*run)(void *), void *arguments) {
+  int status = OA_OK;
+  pthread_rwlock_rdlock(&running);
+  if (atomic_load(&stopping))
+    status = oa_fail(OA_ERROR_BACKEND, "sim: %s", ends);
+  else
+    run(arguments);
+  pthread_rwlock_unlock(&running);
+  return status;
+}
+
 static void run_function(struct sim *sim, struct operation *operation) {
   const char *fault = NULL;
   pthread_rwlock_rdlock(&running);
   if (atomic_load(&stopping))
-    fault = "the process ends, and a call had not begun";
+    fault = ends;
   else if (operation->kind == RUN)
     operation->run(operation->data);
-  else if (oa_recording_run(operation->graph))
+  else if (oa_recording_run(operation->graph, NULL))
     fault = "SIM_ERROR_OUT_OF_MEMORY: a graph was not run";
   if (fault) {
     pthread_mutex_lock(&sim->mutex);
@@ -863,7 +878,7 @@ static int sim_graph_launch(oa_device *device, void *pointer, void *graph) {
   if (stream->recording) return not_recorded(device, "graph_launch");
   if (oa_recording_is_here(graph)) {
     wait_for(stream);
-    status = oa_recording_run(graph);
+    status = oa_recording_run(graph, run_here);
     return status < 0 ? no_host_memory(device, "graph_launch") : status;
   }
   struct operation *launch = operation_new(GRAPH, 0);

@@ -107,14 +107,18 @@ int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint3
   return oa_recording_add(recording, fill, &arguments, sizeof arguments);
 }
 
-int oa_recording_run(const oa_recording *recording) {
+int oa_recording_run(const oa_recording *recording, int (*run_work)(void (*run)(void *), void *arguments)) {
   void *arguments = malloc(recording->most ? recording->most : 1);
   if (!arguments) return -1;
   int status = 0;
   for (const work *w = recording->first; w && !status; w = w->next) {
     memcpy(arguments, w->arguments, w->size);
-    w->run(arguments);
-    if (w->run == oa_run_here) status = ((const oa_here *)arguments)->status;
+    const bool is_here = w->run == oa_run_here;
+    if (run_work && !is_here)
+      status = run_work(w->run, arguments);
+    else
+      w->run(arguments);
+    if (is_here) status = ((const oa_here *)arguments)->status;
   }
   free(arguments);
   return status;

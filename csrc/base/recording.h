@@ -22,8 +22,10 @@ int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, co
 int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint32_t value, size_t unit, size_t width,
                           size_t lines);
 /* Runs all work in the order in which it was added. Each function gets a copy of its arguments, which it may change.
- * Several threads may run one recording at the same time. Returns 0, or the status of the first failure (oa_run_here),
- * after which no work runs. Returns -1, and runs nothing, if host memory runs out for the copies. */
-int oa_recording_run(const oa_recording *recording);
+ * run_work, which may be NULL, runs the work that may run on any thread: it calls run(arguments) and returns 0, or does
+ * not call it and returns the status of a failure. Several threads may run one recording at the same time. Returns 0,
+ * or the status of the first failure (run_work, oa_run_here), after which no work runs. Returns -1, and runs nothing,
+ * if host memory runs out for the copies. */
+int oa_recording_run(const oa_recording *recording, int (*run_work)(void (*run)(void *), void *arguments));
 
 #endif

@@ -308,6 +308,40 @@ def test_a_process_ends_while_a_daemon_thread_replays(on: str) -> None:
         assert "terminate" not in ended.stderr
 
 
+# The graph computes a transform and then calls a slow library twice. The process ends during the first call.
+SLOW = """
+#include <offload_args/kernel.h>
+#include <unistd.h>
+static volatile int runs;
+static __attribute__((destructor)) void end(void) { if (runs) _exit(11); }
+OA_KERNEL(slow, oa::InOut<double> x, int file) {
+  runs = 1;
+  if (write(file, "!", 1)) usleep(500000);
+  runs = 0;
+}
+"""
+ENDS_IN_A_CALL = f"""
+import os, sys, threading
+import numpy as np
+from offload_args import InOut, Kernel, fft, offload_args
+slow = Kernel.compile({SLOW!r}, "slow", [InOut[np.float64], np.int32], device="host", debug=False)
+reads, writes = os.pipe()
+region = offload_args(np.random.rand(8), np.zeros(1), device="sim:0")
+dx, dy = region.open()
+with region.capture() as g:
+    fft.rfft(dx)
+    slow[1, 1](dy, writes)
+    slow[1, 1](dy, writes)
+threading.Thread(target=g.replay, daemon=True).start()
+os.read(reads, 1)
+"""
+
+
+def test_a_process_waits_at_its_end_for_a_call_beside_transforms_of_a_graph() -> None:
+    ended = python(ENDS_IN_A_CALL)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_numpy_computes_in_a_graph_if_scipy_is_not_installed(on: str) -> None:
     code = f"""
 import sys
