@@ -162,6 +162,42 @@ static PyObject *origin(PyObject *Py_UNUSED(module), PyObject *object) {
   return Py_BuildValue("KL", (unsigned long long)(uintptr_t)pointer->root, (long long)first);
 }
 
+/* Makes an operand of all elements of a pointer. If the elements are neither a vector nor a matrix with a leading
+ * dimension, the operand has the bytes between them, too. Returns a status. */
+static int make_operand(oa_operand *operand, const char *name, const Pointer *pointer, int access) {
+  oa_pointer_layout l = OA_SIZED(oa_pointer_layout);
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  int status = oa_pointer_get_layout(pointer->handle, &l);
+  if (status == OA_OK) status = oa_pointer_query(pointer->handle, &info);
+  if (status != OA_OK) return status;
+  const oa_extent extent = l.ndim == 1 && l.inc != 0 ? OA_VECTOR(l.rows, l.inc, "size", "its step")
+                           : l.ld != 0               ? OA_MATRIX(l.rows, l.columns, l.ld, "rows", "columns", "ld")
+                           : l.ld_by_rows != 0 ? OA_MATRIX(l.columns, l.rows, l.ld_by_rows, "columns", "rows", "ld")
+                                               : OA_ELEMENTS(info.nbytes / oa_itemsize(l.dtype));
+  *operand = oa_operand_of(name, pointer->handle, access, l.dtype, extent);
+  return OA_OK;
+}
+
+/* (written, read) -> whether two arrays have a byte in common on the device, also if they were lent separately. The
+ * result is False if a call with both operands is refused for another reason: that call then raises the error. */
+static PyObject *overlaps(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *objects[2];
+  if (!PyArg_ParseTuple(arguments, "OO", &objects[0], &objects[1])) return NULL;
+  const Pointer *written = as_pointer(objects[0]), *read = written == NULL ? NULL : as_pointer(objects[1]);
+  if (read == NULL) return NULL;
+  oa_operand operands[2];
+  oa_call call = oa_call_of("overlaps", NULL, operands, 2);
+  int status = make_operand(&operands[0], "written", written, OA_OVERWRITE);
+  if (status == OA_OK) status = make_operand(&operands[1], "read", read, OA_READ);
+  if (status != OA_OK) return fail(status);
+  Py_BEGIN_ALLOW_THREADS;
+  oa_only_check(1);
+  status = oa_begin(&call);
+  oa_only_check(0);
+  Py_END_ALLOW_THREADS;
+  return PyBool_FromLong(status == OA_ERROR_ALIAS);
+}
+
 /* (pointer, offset, shape, strides) -> DevicePtr with separate bounds; offset and strides in bytes. */
 static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object, *shape, *strides;
@@ -434,6 +470,7 @@ static PyMethodDef pointer_functions[] = {
     {"scratch", scratch, METH_VARARGS, NULL},
     {"handle", handle, METH_O, NULL},
     {"origin", origin, METH_O, NULL},
+    {"overlaps", overlaps, METH_VARARGS, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
     {"export", export, METH_O, NULL},

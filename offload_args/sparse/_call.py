@@ -114,14 +114,15 @@ def _of_pointers(
 
 
 def _refuse_overlap(function: str, A: LentMatrix, name: str, value: DevicePtr[Any], out: DevicePtr[Any]) -> None:
-    """Raise AliasError if the result and an operand are slices of one array, and have a byte in common.
+    """Raise AliasError if the result and an operand have a byte in common on the device.
 
     The call of a library finds no overlap of an operand that is copied, and SciPy's kernels find none.
     """
     written = _Place(out)
     for operand, read in ((name, value), ("A.data", A.data)):
         place = _Place(read)
-        if place.root == written.root and np.shares_memory(place, written):
+        is_shared = np.shares_memory(place, written) if place.root == written.root else _core.overlaps(out, read)
+        if is_shared:
             raise AliasError(f"{function}: out is written and overlaps {operand}; give it memory of its own")
 
 

@@ -55,8 +55,7 @@ def matmul(
         print(sparse.matmul(A, np.array([1.0, 10.0])))  # [ 2. 31.]
 
     Raises ArgumentError, a ValueError, for shapes that do not fit; DTypeError, a TypeError, for integers in A and for
-    pointers of another dtype; and AliasError if out overlaps an operand in the same lent array. The call can't see that
-    two arrays, each lent on its own, overlap.
+    pointers of another dtype; and AliasError if out overlaps an operand.
 
     See also: sparse.lend, sparse.spsolve, blas.gemv, blas.gemm; docs/guide/sparse.md.
     """

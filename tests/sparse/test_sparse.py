@@ -615,6 +615,24 @@ def test_results_that_overlap_an_operand_are_refused(on: str) -> None:
     agree(z, np.concatenate([np.ones(8), elements @ np.ones(8)]), "float64")
 
 
+def test_results_that_overlap_an_operand_that_was_lent_separately_are_refused(on: str) -> None:
+    elements = system("float64")
+    A = matrix(elements)
+    z = np.concatenate([A.data, np.ones(16)])
+    n = A.data.size
+    A.data = z[:n]
+    x = z[n : n + 8]
+    with offload_args(z, device=on) as (dz,), sparse.lend(A, device=on) as dA, offload_args(x, device=on) as (dx,):
+        with pytest.raises(AliasError, match=r"^sparse\.matmul: out is written and overlaps x; give it mem"):
+            sparse.matmul(dA, dx, out=dz[n + 7 : n + 15])
+        with pytest.raises(AliasError, match=r"^sparse\.spsolve: out is written and overlaps b;"):
+            sparse.spsolve(dA, dx, out=dz[n : n + 8])
+        with pytest.raises(AliasError, match=r"^sparse\.matmul: out is written and overlaps A\.data;"):
+            sparse.matmul(dA, dx, out=dz[:8])
+        sparse.matmul(dA, dx, out=dz[n + 8 :])
+    agree(z, np.concatenate([A.data, np.ones(8), elements @ np.ones(8)]), "float64")
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_right_sides_are_not_overwritten_in_any_order(factors: str, order: Any) -> None:
     b = np.ones((8, 6), order=order)
