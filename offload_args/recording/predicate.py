@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._syntax import parse, parse_expression
 from ..errors import ArgumentError
 
 __all__ = ["Check"]
@@ -29,11 +30,11 @@ class Check:
             if text.endswith(".py"):
                 with open(text, encoding="utf-8") as file:
                     self.source = file.read()
-                tree = ast.parse(self.source)
+                tree = parse(self.source)
             else:
                 self.source = f"def shows(arrays, results):\n    return {text}\n"
-                ast.parse(text, mode="eval")
-                tree = ast.parse(self.source)
+                parse_expression(text)
+                tree = parse(self.source)
             names: dict[str, Any] = {"np": np, "__name__": "shows"}
             exec(compile(tree, text if text.endswith(".py") else "<predicate>", "exec"), names)
         except (SyntaxError, ValueError) as error:

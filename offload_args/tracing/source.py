@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
+from .._syntax import parse
+
 __all__ = ["Loop", "Place", "loops_around", "names_as_written"]
 
 _DIRECTIONS = ("In", "Out", "InOut", "Scratch")
@@ -72,7 +74,7 @@ def shown(file: str) -> str:
 @lru_cache(maxsize=256)
 def _tree(file: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return None
 

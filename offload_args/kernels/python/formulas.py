@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..._syntax import parse, parse_expression
 from ...arguments import InOut, Out, Parameter
 from ...errors import KernelError, SignatureError
 from ..partitions import Linear1D
@@ -34,7 +35,7 @@ def made_of(source: str, file: str, names: Mapping[str, Any]) -> Any:
     """Return the function that a source defines. `inspect` finds the source, and errors name the file."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     place = dict(names)
-    tree = ast.parse(source, file)
+    tree = parse(source, file)
     exec(compile(tree, file, "exec"), place)
     return place[tree.body[0].name]  # type: ignore[attr-defined]
 
@@ -53,7 +54,7 @@ class Subscripted(ast.NodeTransformer):
             self.stored.add(node.id)
         if node.id not in self.arrays:
             return node
-        index = ast.parse(self.arrays[node.id], mode="eval").body
+        index = parse_expression(self.arrays[node.id])
         return ast.copy_location(ast.Subscript(node, index, node.ctx), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -68,7 +69,7 @@ class Subscripted(ast.NodeTransformer):
 
 def parsed(function: str, formula: str) -> ast.Module:
     try:
-        return ast.parse("\n".join(part.strip() for part in formula.strip().split(";")))
+        return parse("\n".join(part.strip() for part in formula.strip().split(";")))
     except SyntaxError as error:
         raise KernelError(f"{function}: {formula!r}: {error.msg}: write statements such as 'y = a * x + y'") from None
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from ..._syntax import parse
 from ...display import shown
 from ...errors import KernelError, SignatureError
 from . import words
@@ -36,7 +37,7 @@ def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
             f"{file}:{function.__code__.co_firstlineno}: {function.__name__}: its source can't be read: write kernels "
             "in a file or in a notebook"
         ) from None
-    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    tree = parse(textwrap.dedent("".join(lines))).body[0]
     ast.increment_lineno(tree, first - 1)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(f"{file}:{first}: {function.__name__}: a kernel is a function that def begins")

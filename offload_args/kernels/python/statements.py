@@ -6,6 +6,7 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 
+from ..._syntax import parse_expression
 from ...arguments import Out
 from . import words
 from .definitions import Array, SharedArray
@@ -183,7 +184,7 @@ class Statements(Expressions):
         array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
         if array is not None and array.direction is Out:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
-        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # a copy of the target, whose value is read
+        value = parse_expression(ast.unparse(target))  # a copy of the target, whose value is read
         stored = self.target(target)
         for child in ast.walk(value):
             ast.copy_location(child, target)
