@@ -81,32 +81,33 @@ static int raise_all(void *Py_UNUSED(nothing)) {
   return 0;
 }
 
-/* Runs one empty line of Python, in which the interpreter raises exceptions that were sent to this thread. */
-static void run_line(void) {
-  PyObject *names = PyDict_New(), *line = Py_CompileString("None", "offload_args", Py_eval_input);
-  PyObject *result = names == NULL || line == NULL ? NULL : PyEval_EvalCode(line, names, names);
-  Py_XDECREF(result);
-  Py_XDECREF(line);
-  Py_XDECREF(names);
-}
-
-/* Raises the GuardError that was sent to this thread, if it has not come yet. An exception can't be withdrawn:
- * PyThreadState_SetAsyncExc(thread, NULL) would leave the interpreter's flag set, and with it, Python 3.11 runs no
- * function under a debugger, because its loop handles the flag again and again. */
+/* Raises the GuardError that was sent to this thread, if it has not come yet: the interpreter raises it in an empty
+ * line of Python. An exception can't be withdrawn: PyThreadState_SetAsyncExc(thread, NULL) would leave its flag set,
+ * and then Python 3.11 runs no function under a debugger: its loop handles the flag again and again. */
 static void receive_sent(void) {
-  PyObject *raised[3], *other[3] = {NULL, NULL, NULL};
-  for (run_line(); PyErr_Occurred() && !PyErr_ExceptionMatches(python.guard_error); run_line()) {
-    if (other[0] == NULL)
-      PyErr_Fetch(&other[0], &other[1], &other[2]); /* Ctrl-C came before it */
+  enum { TRIES = 10 }; /* other exceptions, such as Ctrl-C, may come before it */
+  PyObject *raised[3] = {NULL, NULL, NULL}, *other[3] = {NULL, NULL, NULL};
+  PyObject *names = PyDict_New(), *line = names == NULL ? NULL : Py_CompileString("None", "guard", Py_eval_input);
+  for (int i = 0; i < TRIES && line != NULL && raised[0] == NULL; i++) {
+    PyObject *result = PyEval_EvalCode(line, names, names);
+    Py_XDECREF(result);
+    if (result != NULL) break;
+    if (PyErr_ExceptionMatches(python.guard_error))
+      PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+    else if (other[0] == NULL)
+      PyErr_Fetch(&other[0], &other[1], &other[2]);
     else
       PyErr_Clear();
   }
-  PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
-  Py_CLEAR(raised[2]); /* of the empty line */
+  PyErr_Clear();                                                                       /* no memory for the line */
+  if (raised[0] != NULL) PyErr_NormalizeException(&raised[0], &raised[1], &raised[2]); /* before Ctrl-C comes again */
+  Py_XDECREF(line);
+  Py_XDECREF(names);
   if (other[0] != NULL) {
     PyErr_Restore(other[0], other[1], other[2]);
     report(NULL);
   }
+  Py_CLEAR(raised[2]); /* of the empty line */
   PyErr_Restore(raised[0], raised[1], raised[2]);
 }
 

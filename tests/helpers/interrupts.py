@@ -1,10 +1,12 @@
-"""Ctrl-C at a chosen place of the package's own Python code."""
+"""Ctrl-C at a chosen place of the package's own code."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +60,16 @@ def ctrl_c(
     finally:
         sys.settrace(tracer)
         signal.signal(signal.SIGINT, before)
+
+
+def ctrl_c_at_end_of(owner: object) -> weakref.ref[object]:
+    """Send Ctrl-C when `owner` is freed, before the objects that it owns. C sends it, so Python handles it later.
+
+    Keep the reference that is returned until then.
+    """
+    interrupt = ctypes.PyDLL(None).PyErr_SetInterrupt
+    interrupt.argtypes, interrupt.restype = [ctypes.py_object], None
+    return weakref.ref(owner, interrupt)
 
 
 def at_every_place(block: Callable[[], object]) -> Iterator[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import weakref
 from collections import UserList
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
+from helpers.interrupts import ctrl_c_at_end_of
 from offload_args import In, InOut, Kernel, Module, Out, Scratch, errors, offload, offload_args
 
 SOURCE = """\
@@ -61,10 +60,8 @@ def test_ctrl_c_while_a_module_goes_is_not_lost(device: str) -> None:
     weights = weigh.module.variable("weights", np.float32, (3, 2), device=device)
     x, y = ramp(N), np.zeros(N, np.float32)
     offload(weigh, x, y, N, device=device)
-    interrupt = ctypes.PyDLL(None).PyErr_SetInterrupt  # C calls it, so that Python handles the signal later
-    interrupt.argtypes, interrupt.restype = [ctypes.py_object], None
     owner = UserList([weigh])
-    going = weakref.ref(owner, interrupt)  # is called before the kernel goes
+    going = ctrl_c_at_end_of(owner)
     del weigh
     with pytest.raises(KeyboardInterrupt):
         del owner

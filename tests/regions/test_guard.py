@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import UserList
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array
+from helpers.interrupts import ctrl_c_at_end_of
 from helpers.processes import SLOWNESS, python
 from offload_args import Device, In, blas, empty, offload_args, testing, update
 from offload_args.errors import ArgumentError, GuardError
@@ -253,6 +255,22 @@ for i in range(2):
         timeout=60,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True True\nTrue True\n", ""), ran.stdout + ran.stderr
+
+
+def test_ctrl_c_before_the_exception_at_the_end_of_the_region_comes_after_it(device: str) -> None:
+    x, owner, texts = ones(), UserList[int](), []
+    going = ctrl_c_at_end_of(owner)
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            with offload_args(x, device=device, guard=True) as (dx,):
+                blas.scal(2.0, dx)
+                x[N // 2]  # Python checks for signals and sent exceptions at calls and loops only
+                del owner
+        except GuardError as error:
+            texts += error.args
+            settle()
+    assert "the host read or wrote x" in texts[0] and going() is None
+    settle()
 
 
 @pytest.mark.later
