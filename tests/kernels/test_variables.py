@@ -65,9 +65,9 @@ def test_ctrl_c_while_a_module_goes_is_not_lost(device: str) -> None:
     del weigh
     with pytest.raises(KeyboardInterrupt):
         del owner
-        gc.collect()
         for _ in range(10_000):
             pass
+    gc.collect()
     assert not weights.live and going() is None
 
 

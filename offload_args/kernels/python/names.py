@@ -86,7 +86,7 @@ class Names:
         if isinstance(node, ast.Name):
             if node.id in self.locals:
                 return MISSING
-            for place in (self.cells, self.function.__globals__, vars(builtins)):
+            for place in (self.written.constants, self.cells, self.function.__globals__, vars(builtins)):
                 if node.id in place:
                     return place[node.id]
             self.refuse(node, f"the name {node.id}", "nothing has it: define it before the kernel")
