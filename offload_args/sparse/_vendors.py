@@ -404,7 +404,7 @@ class HipSparse(OnGPU):
         return self._version(handle) < 3
 
     def _solve(self, name: str, parameters: tuple[Any, ...], buffer: Any) -> int:
-        takes_buffer = name == "SpSM" or self._major < 3
+        takes_buffer = name == "SpSM" or self._version(parameters[0]) < 3
         return self._call(f"{name}_solve", *parameters, *((buffer,) if takes_buffer else ()))
 
     def _type(self, name: str) -> Any:

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
+from helpers.processes import printed
 from helpers.sparse_matrices import (
     DTYPES,
     FORMATS,
@@ -162,6 +163,19 @@ def test_factors_that_failed_are_made_anew(factors: str, step: str, monkeypatch:
             agree(sparse.spsolve(dA, db).to_host(), np.linalg.solve(elements, b), "float64")
         assert alive == [1]
     assert alive == [0]
+
+
+def test_the_first_solve_of_a_process_and_a_solve_after_a_product_are_equal(on: str) -> None:
+    code = f"""
+import numpy as np
+from scipy.sparse import csr_array
+from offload_args import sparse
+A, b, B = csr_array(np.tril(np.arange(1.0, 17).reshape(4, 4))), np.arange(1.0, 5), np.ones((4, 3))
+first = sparse.spsolve_triangular(A, b, device={on!r})
+assert np.array_equal(sparse.matmul(A, B, device={on!r}), A @ B)
+print(np.array_equal(sparse.spsolve_triangular(A, b, device={on!r}), first), np.allclose(A @ first, b))
+"""
+    assert printed(code) == "True True\n"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
