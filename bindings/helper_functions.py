@@ -29,7 +29,7 @@ class HelperParameter(Parameter):
         raise NotImplementedError
 
     def described(self) -> str:
-        """Return the parameter's line of the docstring, or ""."""
+        """Return the parameter's line of the docstring, or "", if it shares a line with others."""
         return ""
 
 
@@ -125,9 +125,6 @@ class Integer(HelperParameter):
     def vendor(self, at: int) -> tuple[str, str]:
         c_type = C_INTEGER[self.dtype]
         return c_type, f"({c_type})values[{at}].integer"
-
-    def described(self) -> str:
-        return f"{self.name}: an integer."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,6 +57,7 @@ _COMPUTE: Final = {
     "complex128": (cublaslt.COMPUTE_64F, "complex128"),
 }
 _SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
+_WORKSPACE: Final = 32 << 20  # bytes: NVIDIA's recommendation for its newest devices
 _RESULT: Final = 96  # bytes of a cublasLtMatmulHeuristicResult_t
 _AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux exists; aux is a mask of bits; aux is written
 _GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # bits: the bias is a gradient of D, of A, of B; the bias is added
@@ -205,7 +206,7 @@ class Algo:
         raise AssertionError(attribute)
 
 
-def preference(*, workspace: int = 32 << 20, alignment: int = 256) -> MatmulPreference:
+def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPreference:
     """Make the preferences of a search: the most bytes of workspace, and the alignment of matrices.
 
     workspace: in bytes; the default is NVIDIA's recommendation for its newest devices. alignment: in bytes. Lent arrays
@@ -299,7 +300,7 @@ class Matmul:
         epilogue: int = cublaslt.EPILOGUE_DEFAULT,
         compute: int | None = None,
         bias_dtype: Any = None,
-        workspace: int = 32 << 20,
+        workspace: int = _WORKSPACE,
         alignment: int = 256,
         algo: Algo | None = None,
         device: Any = None,

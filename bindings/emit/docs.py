@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..descriptors import Factor, GivenList, Room
-from ..helper_functions import Given, HelperParameter, Kept
+from ..expressions import names_in
+from ..helper_functions import Given, HelperParameter, Integer, Kept
 from ..labelled import Extent
 from ..library import Function, Library
 from ..parameters import (
@@ -24,6 +26,7 @@ from ..parameters import (
     PointerArray,
     Result,
     Scalar,
+    Size,
     Update,
 )
 
@@ -154,6 +157,62 @@ def _array(array: Array, library: Library, function: Function) -> str:
     return f"{array.name}: DevicePtr of {_dtype(array)}, {_in_words(array.extent, library, function)}; {does}."
 
 
+_NOUNS = {"size": "size", "ld": "leading dimension", "inc": "increment", "stride": "stride"}
+
+
+def _meanings(function: Function) -> Iterator[tuple[str, str, str]]:
+    """Yield each integer, or list of integers, with its list's length or "", and its label, or its meaning in words."""
+    arrays = function.arrays
+    rooms = [array.extent.arguments[0] for array in arrays if isinstance(array, Room)]
+    rooms += [parameter.size for parameter in function.parameters if isinstance(parameter, Kept)]
+    in_bytes = {ast.unparse(room) for room in rooms}
+    batches = {ast.unparse(array.extent.batch[1]) for array in arrays if array.extent.batch}
+    batches |= {ast.unparse(array.extent.pointers) for array in arrays if array.extent.pointers}
+    lengths = {parameter.length for parameter in function.lists}
+    in_extents = {name for array in arrays for expression in array.expressions for name in names_in(expression)}
+    for parameter in function.parameters:
+        name, length, label = parameter.name, "", ""
+        match parameter:
+            case Size(label=label) | HostList(label="size" | "ld" as label):
+                length = getattr(parameter, "length", "")
+            case Integer():
+                label = "value"
+            case _:
+                continue
+        if name in in_bytes:
+            label = "in bytes"
+        elif name in lengths:
+            label = "the number of groups"
+        elif batches == {name}:
+            label = "the size of each group" if length else "the size of the batch"
+        elif label == "size" and not length and name not in in_extents:
+            label = "value"
+        yield name, length, label
+
+
+def _integers(function: Function) -> list[str]:
+    """Return a line for all integers of one meaning. Sizes, leading dimensions and increments have different rules."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, length, label in _meanings(function):
+        alike.setdefault((length, label), []).append(name)
+    lines = []
+    for (length, label), names in alike.items():
+        plural = "s" * (len(names) > 1)
+        number = f"integer{plural}" if plural else "an integer"
+        if length:
+            number = f"{'sequences' if plural else 'a sequence'} of {length} integers"
+        if label in _NOUNS:
+            number += f", the {_NOUNS[label]}{plural} in elements{', one a group' if length else ''}"
+        elif label != "value":
+            number += ", the bytes of an element" if label == "itemsize" else f", {label}"
+        lines.append(f"{', '.join(names)}: {number}.")
+        if label == "size" and any(size.may_be_negative for size in function.sizes):
+            lines[-1] += " With n of 0 or less nothing is touched."
+        if label == "inc" and any(array.repeats for array in function.arrays):
+            lines[-1] += " An increment of 0 repeats one element."
+    return lines
+
+
 def _parameters(library: Library, function: Function) -> list[str]:
     """Return a line for each parameter, or for several parameters that are alike, in the order of the signature."""
     lines = []
@@ -170,10 +229,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
                     lines.append(f"{', '.join(alike)}: {parameter.enum.names}, or such a dtype of NumPy's{none}.")
             case EnumValue():
                 lines.append(f"{parameter.name}: {parameter.enum.names}.")
-            case HostList():
-                values = (
-                    parameter.enum.names if parameter.enum else "numbers" if parameter.label == "scalar" else "integers"
-                )
+            case HostList() if parameter.label in ("enum", "scalar"):
+                values = parameter.enum.names if parameter.enum else "numbers"
                 lines.append(f"{parameter.name}: a sequence of {parameter.length} values, one a group: {values}.")
             case Array():
                 lines.append(_array(parameter, library, function))
@@ -187,25 +244,9 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case Update() | Output():
                 number = "a number" if isinstance(parameter, Update) else "None"
                 lines.append(f"{parameter.name}: {number}{',' if there else ''}{there}.")
-            case HelperParameter() if parameter.in_python:
+            case HelperParameter() if parameter.in_python and parameter.described():
                 lines.append(parameter.described())
-    for parameter in function.sizes:
-        if parameter.label == "itemsize":
-            lines.append(f"{parameter.name}: the bytes of an element.")
-    rooms = {ast.unparse(array.extent.arguments[0]) for array in function.arrays if isinstance(array, Room)}
-    rooms |= {ast.unparse(parameter.size) for parameter in function.parameters if isinstance(parameter, Kept)}
-    lines += [f"{size.name}: bytes." for size in function.sizes if size.name in rooms]
-    lines += [
-        f"{size.name}: an integer." for size in function.sizes if size.label == "value" and size.name not in rooms
-    ]
-    counted = [size for size in function.sizes if size.label not in ("itemsize", "value")]
-    sizes = [size.name for size in counted if size.name not in rooms]
-    if sizes:
-        lines.append(f"{', '.join(sizes)}: in elements.")
-        if any(size.may_be_negative for size in function.sizes):
-            lines[-1] += " With n of 0 or less nothing is touched."
-        if any(array.repeats for array in function.arrays):
-            lines[-1] += " An increment of 0 repeats one element."
+    lines += _integers(function)
     structs = {parameter.field_of: "" for parameter in function.parameters if parameter.field_of}
     for name in structs:
         fields = ", ".join(parameter.name for parameter in function.parameters if parameter.field_of == name)

@@ -5,6 +5,7 @@ and the parameters as lines `name: text`.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import textwrap
@@ -154,10 +155,19 @@ def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
     return f"({ast.unparse(arguments)})", returns
 
 
+def _evaluated(thing: Any, signature: str) -> str:
+    """Return a signature with the values of private constants in the places of their names."""
+
+    def value(constant: re.Match[str]) -> str:
+        return repr(getattr(importlib.import_module(thing.__module__), constant[0]))
+
+    return re.sub(r"(?<== )_[A-Z]\w*", value, signature)
+
+
 def sign(
     app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Return the signature with types of an object that is written in C, from the stub of the extension."""
+    """Return an object's signature: from the extension's stub if it is written in C, else with evaluated constants."""
     if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
         return "", None
     if kind == "class" and any(name.startswith("_") for name in _names(thing)):  # private fields of a dataclass
@@ -170,5 +180,8 @@ def sign(
     if kind == "class":
         owner = next((class_ for class_ in thing.__mro__ if class_.__module__ == "offload_args._core"), thing)
         signed = typed(owner, [f"{class_.__name__}.__init__" for class_ in thing.__mro__])
-        return (signed[0], None) if signed else None
-    return typed(thing, [getattr(thing, "__qualname__", "")])
+        if signed:
+            return signed[0], None
+    elif signed := typed(thing, [getattr(thing, "__qualname__", "")]):
+        return signed
+    return (_evaluated(thing, signature), returns) if signature else None

@@ -269,6 +269,7 @@ def test_a_float_becomes_the_integer_that_numpy_gives(name: str, running_device:
             for name in ("minimum", "maximum", "fmin", "fmax")
         ),
         (("complex64", "bool"), "np.int16(a)", "complex64 does not become int16: take .real, .imag or abs"),
+        (("int64", "bool"), "np.float32((a, a))", r"UniTuple\(int64 x 2\) does not become float32: pass"),
         (("complex64", "bool"), "np.bool_(a)", "complex64 does not become bool: take .real, .imag or abs"),
         (("complex128", "bool"), "math.floor(a)", "a function of real numbers gets complex128: take .real, .imag"),
         (("float32", "bool"), "np.minimum((a, b), a)", r"a function of real numbers gets .*: pass a number"),

@@ -5,6 +5,7 @@
 import inspect
 import math
 import random
+import re
 import sys
 import threading
 
@@ -653,7 +654,8 @@ def objects_in_structs(balls: In[WITH_OBJECT], y: Line):
     ],
 )
 def test_a_signature_that_says_too_little_is_refused(function, words: str) -> None:
-    with pytest.raises((errors.KernelError, errors.SignatureError), match=words):
+    place = re.escape(f"{__file__}:{function.__code__.co_firstlineno}: {function.__name__}: ")
+    with pytest.raises((errors.KernelError, errors.SignatureError), match=f"^{place}.*{words}"):
         kernel(function)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import offload_args
 from helpers.shown import REFERENCE, entries
-from offload_args import libraries
+from offload_args import cublaslt, libraries
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -255,6 +255,18 @@ def test_the_parameters_of_several_paragraphs_are_one_list() -> None:
 
 
 @pytest.mark.usefixtures("extension")
+@pytest.mark.parametrize(("kind", "name"), [("function", "preference"), ("class", "Matmul")])
+def test_signatures_show_the_value_of_a_private_constant(kind: str, name: str) -> None:
+    docstrings = importlib.import_module("_docstrings")
+    thing = getattr(cublaslt, name)
+    shown = (
+        "(*, workspace: int = _WORKSPACE, alignment: int = 256)"  # as Sphinx shows it with autodoc_preserve_defaults
+    )
+    signed = docstrings.sign(None, kind, f"offload_args.cublaslt.{name}", thing, None, shown, "Any")
+    assert signed == ("(*, workspace: int = 33554432, alignment: int = 256)", "Any")
+
+
+@pytest.mark.usefixtures("extension")
 def test_a_librarys_page_names_its_header_and_its_guide() -> None:
     records = importlib.import_module("_records")
     pages = dict(records.pages(ROOT / "docs" / "guide"))
@@ -276,10 +288,32 @@ def test_parameters_have_their_articles_and_units() -> None:
     assert said["cudnn.cudnnSetRNNDescriptor_v8 rnnDesc"] == "an RNNDescriptor."
     assert said["cudnn.cudnnActivationForward activationDesc"] == "an ActivationDescriptor."
     assert said["cudnn.cudnnActivationForward yDesc"] == "a TensorDescriptor."
-    assert said["cublas.cublasSetWorkspace_v2 workspaceSizeInBytes"] == "bytes."
+    assert said["cublas.cublasSetWorkspace_v2 workspaceSizeInBytes"] == "an integer, in bytes."
     assert [name for name, text in said.items() if re.match(r"a [AEIO]|.*\bof 1 elements", text)] == []
-    assert said["rocblas.rocblas_set_workspace size"] == "bytes."
+    assert said["rocblas.rocblas_set_workspace size"] == "an integer, in bytes."
     assert [name for name, text in said.items() if "InBytes" in name and "in elements" in text] == []
+
+
+@pytest.mark.usefixtures("extension")
+def test_integers_of_one_meaning_share_a_line_at_the_place_of_the_first() -> None:
+    records = importlib.import_module("_records")
+    documents = importlib.import_module("bindings.emit.docs")
+    for library in records.libraries().values():
+        for function in library.functions:
+            order = [parameter.partition("=")[0] for parameter in documents.positional(function)]
+            lines = [(names.split(", "), text) for names, text in documents.describe(library, function).parameters]
+            assert {name for names, _ in lines for name in names} == set(order)
+            assert [names[0] for names, _ in lines] == sorted((names[0] for names, _ in lines), key=order.index)
+            integers = [re.sub(r"\ban? |s\b", "", text) for _, text in lines if re.match("an integer|integers", text)]
+            assert len(integers) == len(set(integers)), function.symbol
+    gemm = next(
+        function for function in records.libraries()["cublas"].functions if function.name == "sgemm_strided_batched"
+    )
+    lines = dict(documents.describe(records.libraries()["cublas"], gemm).parameters)
+    assert lines["m, n, k"] == "integers, the sizes in elements."
+    assert lines["lda, ldb, ldc"] == "integers, the leading dimensions in elements."
+    assert lines["strideA, strideB, strideC"] == "integers, the strides in elements."
+    assert lines["batchCount"] == "an integer, the size of the batch."
 
 
 def test_every_environment_variable_that_is_read_is_on_its_page() -> None:

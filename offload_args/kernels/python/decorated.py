@@ -19,7 +19,7 @@ from ... import _core
 from ...arguments import InOut
 from ...cache import find, key_of, store
 from ...devices import Device
-from ...errors import ArgumentError, LibraryError, OffloadWarning, WrongDeviceError
+from ...errors import ArgumentError, LibraryError, OffloadWarning, SignatureError, WrongDeviceError
 from ..binary import Image, read
 from ..compilers import VENDORS, Target, named_target, target_of
 from ..dependencies import processor
@@ -171,7 +171,10 @@ class PythonKernel(Kernel):
     def _named(
         cls, source: PythonSource, written: Written, signature: tuple[Any, ...], shapes: tuple[Shape, ...]
     ) -> Self:
-        instance = cls(source, written.name, signature, None, shapes)
+        try:
+            instance = cls(source, written.name, signature, None, shapes)
+        except SignatureError as error:
+            raise SignatureError(f"{written.file}:{written.line}: {error}") from None
         named = zip(instance._formals, written.parameters, strict=False)
         names = [f"{formal.name} ({parameter})" for formal, parameter in named]
         instance._formals = tuple(
@@ -267,7 +270,7 @@ def _kernel(
         offload(axpy, 2.0, x, y)
         print(y)  # [1. 3. 5.]
 
-    Raises SignatureError, or KernelError with the file, the line and the remedy.
+    Raises SignatureError or KernelError with the file, the line and the remedy.
 
     See also: launch, offload, Kernel; docs/guide/python-kernels.md.
     """

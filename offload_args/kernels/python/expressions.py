@@ -534,7 +534,7 @@ class Expressions(Names):
                 whole = not isinstance(CALLS[function], str)
                 arguments[at] = self.like(arguments[at], arguments[other], whole)
             if function in OF_REAL_NUMBERS:
-                arguments = [self.call(node, "oa__real", argument) for argument in arguments]
+                arguments = [self.call(node, "oa__real", argument, ast.Constant(None)) for argument in arguments]
             return self.call(node, self.function_name(CALLS[function]), *arguments)
         if isinstance(function, type) and issubclass(function, np.generic):
             if np.dtype(function).kind not in "biufc" or np.dtype(function).itemsize > 16 or function is np.float16:
@@ -545,7 +545,7 @@ class Expressions(Names):
                 self.refuse(node, ast.unparse(node), f"{ast.unparse(node.func)} takes one number")
             self.check_fits(node, node.args[0], np.dtype(function))
             if np.dtype(function).kind != "c" and not isinstance(arguments[0], ast.Constant):
-                arguments = [self.call(node, "oa__converted", arguments[0], self.constant(node.func, function))]
+                arguments = [self.call(node, "oa__real", arguments[0], self.constant(node.func, function))]
             conversion = ast.Call(self.constant(node.func, function), arguments, [])
             return ast.copy_location(conversion, node)
         name = getattr(function, "__name__", shown(function))

@@ -294,22 +294,14 @@ def oa__products(typing: Any, value: Any, exponent: Any) -> Any:
 
 
 @intrinsic
-def oa__real(typing: Any, value: Any) -> Any:
-    """Return a number unchanged. Refuse complex numbers, which have no order, and tuples."""
+def oa__real(typing: Any, value: Any, target: Any) -> Any:
+    """Return a number unchanged. Refuse complex numbers: they have no order, and are no numbers of a real target."""
     native = types.unliteral(getattr(value, "native", value))
     if not isinstance(native, (types.Integer, types.Float, types.Boolean)):
+        to = "" if target is types.none else getattr(target, "instance_type", target)
+        fault = f"{native} does not become {to}" if to else f"a function of real numbers gets {native}"
         remedy = "take .real, .imag or abs(...) of it" if isinstance(native, types.Complex) else "pass a number"
-        raise errors.TypingError(f"oa__: a function of real numbers gets {native}: {remedy}")
-    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
-
-
-@intrinsic
-def oa__converted(typing: Any, value: Any, target: Any) -> Any:
-    """Return a number unchanged. Refuse complex numbers, which do not become numbers of the target."""
-    native = types.unliteral(getattr(value, "native", value))
-    if isinstance(native, types.Complex):
-        to = getattr(target, "instance_type", target)
-        raise errors.TypingError(f"oa__: {native} does not become {to}: take .real, .imag or abs(...) of it")
+        raise errors.TypingError(f"oa__: {fault}: {remedy}")
     return native(value, target), lambda context, builder, sig, args: context.cast(
         builder, args[0], sig.args[0], native
     )
