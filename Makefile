@@ -21,7 +21,7 @@ demo: $(VENV)/installed
 # Each process takes one core: threads of OpenBLAS would wait for each other on those that other tests are busy on.
 test: $(VENV)/installed
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	  $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

@@ -18,7 +18,9 @@ from offload_args import cblas, cublas, rocblas, testing
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
 INSTANCES = 4  # the instances of a test in the default run
-SAMPLED = 5  # the instances of a test on each device with --sample
+SAMPLED = 3  # the instances of a test on each device with --sample
+# The files of few long tests begin first, and then the files of most tests: so all processes end at about one time.
+LONG = ("test_recipes", "test_numpy_suite", "test_scipy_suite", "test_small_libraries", "test_dask", "test_large")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +97,8 @@ def pytest_collection_modifyitems(
         (again if absent and test in messages else kept).append(item)
         if absent:
             messages.add(test)
-    items[:] = kept
+    counts = Counter(item.path for item in kept)
+    items[:] = sorted(kept, key=lambda item: (item.path.stem not in LONG, -counts[item.path]))
     config.hook.pytest_deselected(items=again)
     if config.option.sample:
         rest = {*left_out(items, SAMPLED, by_device=True)}

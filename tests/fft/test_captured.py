@@ -301,6 +301,7 @@ print("end")
 """
 
 
+@pytest.mark.later(but="host")
 def test_a_process_ends_while_a_daemon_thread_replays(on: str) -> None:
     for _ in range(3):
         ended = python(AT_EXIT.replace("sys.argv[1]", repr(on)))
@@ -342,6 +343,7 @@ def test_a_process_waits_at_its_end_for_a_call_beside_transforms_of_a_graph() ->
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.later(but="host")
 def test_numpy_computes_in_a_graph_if_scipy_is_not_installed(on: str) -> None:
     code = f"""
 import sys

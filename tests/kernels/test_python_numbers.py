@@ -355,6 +355,7 @@ def compiled_lines(dtype, result, expressions):
     return kernel(function_of("\n".join([*lines, ""]), file, names), debug=False)
 
 
+@pytest.mark.later(but="uint64")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
 def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(device: str, dtype: type) -> None:
     expressions = [f"x {sign} {literal}" for sign in ("<", "<=", "==", "!=", ">", ">=") for literal in LITERALS]
@@ -368,6 +369,7 @@ def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(device: str
         np.testing.assert_array_equal(row, eval(expression, {"x": a, "np": np}), err_msg=expression)
 
 
+@pytest.mark.later(but="uint64")
 @pytest.mark.parametrize("dtype", [np.uint64, np.int64], ids=lambda dtype: dtype.__name__)
 def test_integers_of_64_bits_combine_with_each_literal_of_their_type_as_in_numpy(device: str, dtype: type) -> None:
     facts = np.iinfo(dtype)

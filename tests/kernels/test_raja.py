@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,15 @@ SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # by kernel: inputs, 
 }
 
 
-@pytest.fixture
-def kernels(device: str) -> dict[str, Kernel]:
+@cache
+def compiled(device: str) -> dict[str, Kernel]:
     kernels: dict[str, Kernel] = RAJA["compiled"](Device(device))
     return kernels
+
+
+@pytest.fixture
+def kernels(device: str) -> dict[str, Kernel]:
+    return compiled(device)
 
 
 def arrays(count: int) -> list[Array]:

@@ -228,6 +228,7 @@ def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
     assert [function for function in exported if function not in declared | internal] == []
 
 
+@pytest.mark.later
 @pytest.mark.usefixtures("extension")
 def test_a_headers_page_shows_whole_conditions_and_no_settings_of_compilers() -> None:
     headers = importlib.import_module("_headers")

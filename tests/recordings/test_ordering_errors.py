@@ -89,6 +89,7 @@ def fails(script: str) -> bool:
     return False
 
 
+@pytest.mark.later(but="hash")
 @pytest.mark.parametrize("contents", ["hash", "inputs"])
 def test_an_ordering_error_is_shrunk_to_a_script_that_shows_it(
     contents: Literal["hash", "inputs"], unordered: Device, tmp_path: Path
