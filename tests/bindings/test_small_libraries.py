@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last, so that the installed offload_args is imported, not its sources
 
 from bindings import emit, roles  # noqa: E402
+from helpers.core_objects import core_objects  # noqa: E402
 
 HERE = Path(__file__).parent / "small"
 PLAIN = {"header": "vendor.h", "version": "1"}
@@ -149,17 +150,19 @@ def run(*command: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_library_without_handle_stream_or_pointer_mode_is_two_files(tmp_path: Path) -> None:
+def test_a_library_without_handle_stream_or_pointer_mode_is_two_files(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     libraries = build_libraries(tmp_path)
     out = tmp_path / "generated"
     emit.emit(libraries, out)
     include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", f"-I{out / 'include'}"]
-    core = [path for path in sorted((ROOT / "csrc").glob("*/*.c")) if path.parent.name != "tests"]
     generated = sorted((out / "libraries").glob("*.c"))
     options = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror"]
     vendor, user = tmp_path / "libvendor.so", tmp_path / "user"
     run("gcc", *options, "-shared", "-fPIC", HERE / "vendor.c", "-o", vendor)
-    run("gcc", *options, *include, HERE / "user.c", *core, *generated, "-o", user, "-lpthread", "-ldl", "-lm")
+    core = core_objects(tmp_path_factory).values()
+    run("gcc", *options, *include, HERE / "user.c", *generated, *core, "-o", user, "-lpthread", "-ldl", "-lm")
     run(user, vendor)
 
 

@@ -9,17 +9,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.core_objects import WARNINGS, compile_all, core_objects
 from offload_args import libraries
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
 def run(*command: str | Path, folder: Path | None = None, status: int = 0) -> str:
@@ -36,10 +35,13 @@ def blocks(language: str) -> str:
 
 
 class Copy:
-    """A copy of the sources that can be changed and built."""
+    """A copy of the sources that can be changed and built.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    `compiled`: the object files of the core as it is, which serve until a file that they are made of changes.
+    """
+
+    def __init__(self, folder: Path, compiled: dict[Path, Path]) -> None:
+        self.folder, self._compiled = folder, compiled
         for name in ("csrc", "bindings"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
 
@@ -47,27 +49,30 @@ class Copy:
         return run(sys.executable, "-m", "bindings", *arguments, folder=self.folder, status=status)
 
     def core(self) -> list[Path]:
-        """Return the C sources of all folders of the core and of the listed backends."""
-        listed = re.findall(r"^OA_BACKEND\((\w+)\)", (self.folder / "csrc/device/backends.def").read_text(), re.M)
-        sources = [path for path in self.folder.glob("csrc/*/*.c") if path.parent.name != "backends"]
-        return sources + [self.folder / f"csrc/backends/{name}.c" for name in listed]
+        """Return the object files of the core and of the listed backends, after a change of this list."""
+        csrc = self.folder / "csrc"
+        listed = re.findall(r"^OA_BACKEND\((\w+)\)", (csrc / "device/backends.def").read_text(), re.M)
+        paths = [path.relative_to(csrc) for path in csrc.glob("*/*.c") if path.parent.name != "backends"]
+        paths += [Path(f"backends/{name}.c") for name in listed]
+        as_before = {
+            path: file
+            for path, file in self._compiled.items()
+            if path in paths and "device/backends.def" not in file.with_suffix(".d").read_text()
+        }
+        assert len(as_before) > 50
+        return [*as_before.values(), *self.objects([csrc / path for path in paths if path not in as_before])]
 
     def objects(self, sources: list[Path], *options: str) -> list[Path]:
         """Compile C files with the core's headers and the generated headers, and return the object files."""
         include = [f"-I{self.folder / name}" for name in ("csrc", "csrc/include", "generated", "generated/include")]
+        pairs = [(path, self.folder / f"{path.parent.name}-{path.stem}.o") for path in sources]
+        compile_all(pairs, *include, *options)
+        return [file for _, file in pairs]
 
-        def compiled(path: Path) -> Path:
-            out = self.folder / f"{path.parent.name}-{path.stem}.o"
-            run("gcc", "-std=gnu11", "-O0", "-fPIC", "-pthread", *WARNINGS, *include, *options, "-c", "-o", out, path)
-            return out
-
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(compiled, sources))
-
-    def program(self, source: Path, others: list[Path]) -> Path:
+    def program(self, source: Path, objects: list[Path]) -> Path:
         """Link a C file with object files, and return the program."""
         program = self.folder / source.stem
-        run("gcc", "-pthread", "-o", program, *self.objects([*others, source]), "-ldl", "-lm")
+        run("gcc", "-pthread", "-o", program, *objects, *self.objects([source]), "-ldl", "-lm")
         return program
 
     def mini(self) -> Path:
@@ -105,8 +110,8 @@ class Copy:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    return Copy(tmp_path)
+def copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy(tmp_path, core_objects(tmp_path_factory))
 
 
 @pytest.mark.slow
@@ -132,7 +137,7 @@ def test_a_function_is_one_entry_of_the_roles_file(copy: Copy) -> None:
     copy.workshop("report")
     copy.workshop("--check")
     copy.workshop("emit", "--out", "generated")
-    generated = sorted(copy.folder.glob("generated/*/*.c"))
+    generated = copy.objects(sorted(copy.folder.glob("generated/*/*.c")))
     program = copy.program(HERE / "use_daxpby.c", [*copy.core(), *generated])
     assert run(program, libraries.load("cblas").path) == "7 14 21\n"
     assert "daxpby" in (copy.folder / "generated/cblas.pyi").read_text()
@@ -176,10 +181,8 @@ def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
 
     library = copy.folder / "libdesk.so"
     run("gcc", "-std=gnu11", "-shared", "-fPIC", *WARNINGS, "-o", library, HERE / "desk.c")
-    objects = copy.objects([*copy.core(), *sorted(copy.folder.glob("generated/*/*.c"))])
-    program = copy.folder / "use_desk"
-    run("gcc", "-pthread", "-o", program, *copy.objects([HERE / "use_desk.c"]), *objects, "-ldl", "-lm")
-    assert run(program, library) == "2 8 0.5\n"
+    objects = [*copy.core(), *copy.objects(sorted(copy.folder.glob("generated/*/*.c")))]
+    assert run(copy.program(HERE / "use_desk.c", objects), library) == "2 8 0.5\n"
 
     paths = f"{copy.package(objects)}:{Path(np.__file__).parents[1]}"
     environment = {**os.environ, "PYTHONPATH": paths, "OFFLOAD_ARGS_DESK": str(library)}
