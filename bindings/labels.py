@@ -1,4 +1,4 @@
-"""The classes of parameters that labels stand for, in the order of trial."""
+"""The classes of parameters that labels stand for, in the order in which they are tried."""
 
 from __future__ import annotations
 

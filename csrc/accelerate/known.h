@@ -44,10 +44,9 @@ void oa_known_see(oa_known *known);
 /* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
 int64_t oa_known_steady(const oa_known *known);
 /* Adds `seconds`, which this call would have saved if the steady arrays had been on the device. `price`: the seconds
- * that it takes to bring the arrays up. Returns true if the sum over all calls is at least `price`, and samples of
- * pages show that the program leaves the arrays unchanged: then the arrays are to stay on the device. `room`: the bytes
- * that may stay on the device; 0: any number; -1: no bytes, because there is no device, or the device may not be
- * used. */
+ * that it takes to bring the arrays up. Returns true if the arrays should stay on the device: the sum over all calls
+ * is at least `price`, and samples of pages show that the program leaves the arrays unchanged. `room`: the bytes that
+ * may stay on the device; 0: any number; -1: no bytes, because there is no device, or the device may not be used. */
 bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
 /* Keeps the call's result on the device if, at least twice in a row, the next call read the result of a similar call
  * unchanged. */

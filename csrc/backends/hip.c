@@ -230,8 +230,8 @@ struct extra {
 
 enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2, CONTEXT_IS_DESTROYED = 709, FIRST_WITHOUT_CHECKS = 7 };
 
-/* Returns CONTEXT_IS_DESTROYED if the token is gone, otherwise SUCCESS. HIP has a record of each allocation, so that
- * this query reads no freed memory. A query of a stream, an event or a pool that is gone would make HIP 7 read freed
+/* Returns CONTEXT_IS_DESTROYED if the token is gone, otherwise SUCCESS. HIP records each allocation, so this query
+ * reads no freed memory. A query of a stream, an event or a pool that is gone would make HIP 7 read freed
  * memory. Other memory at the token's address would pass this test only with the same odd size. */
 static int find_token(const struct extra *extra) {
   enum { INVALID_VALUE = 1, INVALID_POINTER = 17 };

@@ -98,7 +98,7 @@ struct sim {
   void *live;             /* a tsearch tree of blocks */
   void *pins;             /* a tsearch tree of blocks of pinned host memory */
   void *variables;        /* a tree of modules' variables; an old variable stays until a new variable overlaps it */
-  struct stream *streams; /* a list to which streams are only added, at the front */
+  struct stream *streams; /* a list; new streams go to its front, and none leaves it */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
   int quarantined;

@@ -40,7 +40,7 @@ struct oa_slot {
   };
   oa_group *group; /* group in the mapping; NULL: the array has no bytes */
   oa_region_state *region;
-  int64_t offset, nbytes; /* the offset is from the mapping's address; nbytes reach to the last byte */
+  int64_t offset, nbytes; /* the offset from the mapping's address; the number of bytes to the end of the last one */
   /* the bytes, from the mapping's address; for an irregular slice, the bytes of the pointer from which it was made */
   oa_lines inside;
   int32_t view;

@@ -173,7 +173,7 @@ class Graph(Operations):
         that round operands, and plans that sum in less than float32, are left out.
 
         Raises LibraryError if cuDNN has no engine for the operations. On GPUs of compute capability 8.0 and later,
-        matrices of float32 need tf32=True, because cuDNN's engines round their operands there without a report of it.
+        matrices of float32 need tf32=True, because cuDNN's engines round their operands there and do not say so.
         """
         if not self._outputs:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")

@@ -1,4 +1,4 @@
-"""Arrays in the layouts of images, their convolutions by direct sums in float64, and a comparison with these."""
+"""Arrays in the layouts of images, their convolutions by direct sums in float64, and comparisons with these sums."""
 
 from __future__ import annotations
 
