@@ -102,7 +102,7 @@ static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arriva
     const oa_group *group = &mapping->groups[a->group];
     oa_parts *present = oa_group_present(group);
     /* Many short parts that no call wrote go up again with the rest, in one copy. */
-    const bool again = !group->parts && oa_parts_are_fine(present, (oa_lines){.count = 0});
+    const bool again = present && !group->parts && oa_parts_are_fine(present, (oa_lines){.count = 0});
     if (a->part || (present && !again)) {
       enough = enough && (a->part ? find_reached(call, reaches, a)
                                   : oa_parts_missing(present, mapping->views[group->cover].lines, &a->rest));

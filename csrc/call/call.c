@@ -94,8 +94,8 @@ static inline const char *why_uncaptured(const oa_call *call, bool own) {
 /* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. `beside`: streams of the
  * device may be under capture, but the call is not captured. `capture`: the capture of the call, or NULL. Called
  * without the lock. */
-static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used, bool beside,
-                           oa_capture *capture) {
+static inline __attribute__((always_inline)) int prepare_library(oa_call *call, oa_device *device, oa_stream *stream,
+                                                                 void *used, bool beside, oa_capture *capture) {
   const oa_library *library = call->library;
   int status = OA_OK;
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
@@ -186,8 +186,11 @@ static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *strea
   call->caller = caller;
   for (const oa_operand *o = call->operands + call->count; o-- > call->operands;) {
     oa_slot *slot = *held++ = o->slot;
-    oa_slot_hold(slot, o->touched & OA_FOR_WRITING ? caller : NULL);
-    if (!o->touched) continue;
+    if (OA_UNLIKELY(!o->touched)) {
+      oa_slot_hold(slot, NULL);
+      continue;
+    }
+    oa_slot_hold_bytes(slot, o->touched & OA_FOR_WRITING ? caller : NULL);
     const oa_uses *uses = &slot->mapping->uses;
     if (OA_UNLIKELY(uses->count != 1 || uses->first.stream != stream)) alone = false;
   }
@@ -278,8 +281,8 @@ static inline void leave_capture(oa_capture *capture) {
   oa_announce_change();
 }
 
-/* Begins a call for begin_locked. `reaches` has room for each operand. */
-static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
+/* Begins a call for begin_locked and oa_begin. `reaches` has room for each operand. */
+static inline __attribute__((always_inline)) int begin(oa_call *call, oa_reach *reaches, const own *own) {
   oa_region_state *region;
   oa_stream *stream;
   int arriving, capturing = 0;
@@ -394,8 +397,10 @@ int oa_begin(oa_call *call) {
   void *handle = oa_library_used_handle(library);
   if (OA_UNLIKELY(handle != NULL)) return begin_with_handle(call, handle);
   if (OA_UNLIKELY(library->needs_handle)) return oa_object_fail_none(call);
+  oa_reach reaches[OA_FEW_OPERANDS];
   oa_lock();
-  return begin_locked(call, NULL);
+  /* the usual call; the compiler makes a copy of `begin` for it */
+  return OA_LIKELY((unsigned)call->count - 1 < OA_FEW_OPERANDS) ? begin(call, reaches, NULL) : begin_locked(call, NULL);
 }
 
 int oa_only_check(int on) {
@@ -614,20 +619,66 @@ static __attribute__((cold, noinline)) int wait_for_group(const oa_call *call) {
   return call->library && has_no_stream(call) ? wait_for_end(call) : OA_OK;
 }
 
+/* Marks the operands, ends their holds, and frees the lock. `notes`: the stream's last operation is a use of each
+ * operand. Returns `status`, or else the first failure. */
+static inline __attribute__((always_inline)) int mark_all(oa_call *call, bool notes, int rare, oa_capture *capture,
+                                                          int status) {
+  for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
+    oa_slot *slot = o->slot;
+    if (OA_UNLIKELY(!o->touched)) {
+      unhold_one(call, o);
+      continue;
+    }
+    const bool writes = oa_writes(o->access);
+    if (notes && note_use(slot->mapping, call->stream, writes)) {
+      status = OA_ERROR_MEMORY;
+      oa_device_quiesce(call->device); /* after the wait, the use is over */
+    }
+    const int marked = rare ? mark_rare(call, o, rare, capture) : writes ? mark_written(call, o, slot, false) : OA_OK;
+    if (OA_UNLIKELY(marked) && !status) status = marked;
+    oa_caller_unhold(call->caller, slot);
+    oa_slot_unhold_bytes(slot, o->touched & OA_FOR_WRITING);
+  }
+  oa_announce_change();
+  oa_unlock();
+  return status;
+}
+
+/* Ends a call that failed, is captured or traced, has lists, or whose address was taken. The lock is taken.
+ * `advanced`: the failure to note the end of the call in the stream, or 0. `status`: an earlier failure, or 0. */
+static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_status, int open, int advanced,
+                                                      int status) {
+  const oa_library *const library = call->library;
+  const oa_device *device = call->device;
+  const bool is_captured = open == OA_CALL_CAPTURED || open == OA_CALL_CAPTURED_RELEASED;
+  int rare = vendor_status == (library ? library->success : 0) ? 0 : rare_end_of(library, vendor_status);
+  const bool failed = rare & FAILED;
+  if (open == OA_CALL_UNNOTED || is_captured) rare |= CAPTURED;
+  const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
+  const uint64_t serial = call->begun ? ((const oa_region_state *)call->region)->serial : 0;
+  oa_capture *capture = is_captured ? begin_noting(call, call->stream, failed) : NULL; /* of the core's own graph */
+  if (notes && !advanced) advanced = oa_stream_advance(call->stream);
+  if (advanced) {
+    rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
+    if (!status) status = advanced;
+  }
+  status = mark_all(call, notes, rare, capture, status);
+  if (call->lists) forget_lists(call);
+  if (serial)
+    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device->number, serial, 0,
+                  call->function, NULL, 0, vendor_status);
+  return failed && library ? fail_in_library(call, vendor_status) : status;
+}
+
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return fail_not_begun("oa_end", call);
   oa_device *device = call->device;
-  oa_stream *stream = call->stream;
   const oa_library *const library = call->library;
   const int open = call->open;
-  const bool is_captured = OA_UNLIKELY(open == OA_CALL_CAPTURED || open == OA_CALL_CAPTURED_RELEASED);
-  int rare = 0; /* a sum of rare_end */
-  if (OA_UNLIKELY(vendor_status != (library ? library->success : 0))) rare = rare_end_of(library, vendor_status);
-  if (OA_UNLIKELY(open == OA_CALL_UNNOTED || is_captured)) rare |= CAPTURED;
-  const bool failed = rare & FAILED;
-  oa_capture *capture = NULL; /* the capture of the core's own graph */
-  const uint64_t serial = OA_UNLIKELY(call->begun != 0) ? ((const oa_region_state *)call->region)->serial : 0;
+  const bool is_usual =
+      open == OA_CALL_OPEN && vendor_status == (library ? library->success : 0) && !call->lists && !call->begun;
+  int advanced = OA_OK;
   call->open = 0;
   int status = OA_UNLIKELY(open >= OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);
   if (OA_UNLIKELY(call->lists != NULL)) {
@@ -637,37 +688,12 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_lock();
   if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
-  const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
-  if (OA_UNLIKELY(is_captured)) capture = begin_noting(call, stream, failed);
-  if (notes) {
-    const int advanced = oa_stream_advance(stream);
-    if (OA_UNLIKELY(advanced)) {
-      rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
-      if (!status) status = advanced;
-    }
+  if (OA_LIKELY(is_usual)) { /* the compiler makes a copy of mark_all without the rare cases */
+    const bool notes = !(device->backend->flags & OA_SYNCHRONOUS);
+    if (notes) advanced = oa_stream_advance(call->stream);
+    if (OA_LIKELY(!advanced)) return mark_all(call, notes, 0, NULL, status);
   }
-  for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
-    oa_slot *slot = o->slot;
-    if (o->touched) {
-      const bool writes = oa_writes(o->access);
-      if (notes && note_use(slot->mapping, stream, writes)) {
-        status = OA_ERROR_MEMORY;
-        oa_device_quiesce(device); /* after the wait, the use is over */
-      }
-      const int marked = OA_UNLIKELY(rare) ? mark_rare(call, o, rare, capture)
-                         : writes          ? mark_written(call, o, slot, false)
-                                           : OA_OK;
-      if (OA_UNLIKELY(marked) && !status) status = marked;
-    }
-    unhold_one(call, o);
-  }
-  oa_announce_change();
-  oa_unlock();
-  if (OA_UNLIKELY(call->lists != NULL)) forget_lists(call);
-  if (OA_UNLIKELY(serial != 0))
-    oa_trace_note(call->library ? OA_TRACE_CALL : OA_TRACE_ACCESS, call->begun, device->number, serial, 0,
-                  call->function, NULL, 0, vendor_status);
-  return OA_UNLIKELY(failed && library) ? fail_in_library(call, vendor_status) : status;
+  return end_rarely(call, vendor_status, open, advanced, status);
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {

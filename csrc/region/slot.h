@@ -109,24 +109,37 @@ bool oa_slot_was_released(const void *handle);
 int oa_slot_destroy(oa_slot *slot);
 /* Returns the view of a slot that has a mapping. */
 static inline oa_view *oa_slot_view(const oa_slot *slot) { return &slot->mapping->views[slot->view]; }
-/* Holds the slot and its mapping: its region can't end during the hold. writer: the caller of the call, if the call
- * writes; otherwise NULL. */
-static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
+/* Holds the slot of an array with bytes, and its mapping: its region can't end during the hold. writer: the caller of
+ * the call, if the call writes; otherwise NULL. */
+static inline void oa_slot_hold_bytes(oa_slot *slot, oa_caller *writer) {
   slot->calls++;
-  if (!slot->mapping) return;
   slot->mapping->calls++;
   if (!writer) return;
   slot->group->writing++;
   slot->group->writer = writer;
 }
-/* Ends the hold; frees a slot that was destroyed meanwhile, with the last call that holds it. */
-static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
+/* Holds a slot as oa_slot_hold_bytes does. The array may have no bytes. */
+static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
+  if (slot->mapping)
+    oa_slot_hold_bytes(slot, writer);
+  else
+    slot->calls++;
+}
+/* Ends the hold of oa_slot_hold_bytes; frees a slot that was destroyed meanwhile, with the last call that holds it. */
+static inline void oa_slot_unhold_bytes(oa_slot *slot, bool writes) {
   slot->calls--;
-  if (slot->mapping) {
-    slot->mapping->calls--;
-    if (writes) slot->group->writing--;
-  }
+  slot->mapping->calls--;
+  if (writes) slot->group->writing--;
   if (OA_UNLIKELY(slot->kind == OA_SLOT_DESTROYED) && !slot->calls) oa_slot_destroy(slot);
+}
+/* Ends the hold of oa_slot_hold, as oa_slot_unhold_bytes does. */
+static inline void oa_slot_unhold(oa_slot *slot, bool writes) {
+  if (slot->mapping) {
+    oa_slot_unhold_bytes(slot, writes);
+  } else {
+    slot->calls--;
+    if (OA_UNLIKELY(slot->kind == OA_SLOT_DESTROYED) && !slot->calls) oa_slot_destroy(slot);
+  }
 }
 /* Reserves the range of handles, once. Called without the lock. */
 int oa_slots_start(void);
