@@ -138,13 +138,15 @@ class CuDSS:
                 end()
         if written.pointer is not x:
             x.copy_from(written.pointer)
-        if replaced and not _solves(function, A, b, x, trans, products):
+        if replaced:
+            solves, cause = _solves(function, A, b, x, trans, products), f"cuDSS replaced {replaced} pivots, and x does"
+        else:  # cuDSS does not count a stored 0 by which it divides
+            solves = _is_finite(x) or not (_is_finite(A.data) and _is_finite(b))
+            cause = "x is not finite, and does"
+        if not solves:
             with suppress(OffloadError):  # the device is lost, and nothing comes down anyway
                 _core.invalidate(x)
-            raise np.linalg.LinAlgError(
-                f"{function}: A is singular, or nearly so: cuDSS replaced {replaced} pivots, and x does not solve the "
-                f"system"
-            )
+            raise np.linalg.LinAlgError(f"{function}: A is singular, or nearly so: {cause} not solve the system")
 
     def _dense(self, operand: Any, address: int) -> Any:
         """Return the place of a new descriptor of a vector, or of a matrix by columns."""
@@ -233,6 +235,15 @@ class _Factors:
             _core.library_call(self._function, _LIBRARY, (flat("A.indptr", A.arrays[2]),), work)
         except OffloadError:
             pass  # the device has failed, and has no factors
+
+
+def _is_finite(x: DevicePtr) -> bool:
+    """Return whether no element is infinite or NaN."""
+    columns = [x]
+    if len(x._shape) > 1:
+        follow = x._strides == (x.dtype.itemsize, x.dtype.itemsize * x._shape[0])
+        columns = [x.T.reshape(-1)] if follow else [x[:, j] for j in range(x._shape[1])]
+    return all(math.isfinite(nrm2(column)) for column in columns)
 
 
 def _solves(function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str, products: Products) -> bool:

@@ -128,6 +128,16 @@ static int analyse(data *d, const matrix *a) {
   d->analysed = 1;
   return SUCCESS;
 }
+/* Whether a column has stored elements, all of which are 0. cuDSS divides by such an element. */
+static int is_of_zeros(const data *d, const matrix *a, int64_t column) {
+  int stored = 0;
+  for (int64_t k = 0; k < d->count; k++) {
+    if (d->structure[d->n + 1 + k] != column) continue;
+    stored = 1;
+    if (get(a->type, a->values, k) != 0) return 0;
+  }
+  return stored;
+}
 static int factor(data *d, const matrix *a, int again) {
   const int64_t n = d->n;
   if (!d->analysed || again != d->factored) return INVALID_VALUE;
@@ -146,7 +156,7 @@ static int factor(data *d, const matrix *a, int again) {
       d->factors[j * n + k] = d->factors[best * n + k];
       d->factors[best * n + k] = other;
     }
-    if (cabs(d->factors[j * n + j]) < 1e-13) {
+    if (cabs(d->factors[j * n + j]) < 1e-13 && !is_of_zeros(d, a, j)) {
       d->factors[j * n + j] = 1e-13;
       d->replaced++;
     }

@@ -74,6 +74,23 @@ def test_ptx_is_such_as_older_drivers_take_and_forms_no_fma(target: Target, tmp_
             subprocess.run(["ptxas", f"-arch={target.processor}", path, "-o", tmp_path / "kernel.cubin"], check=True)
 
 
+def test_ptx_keeps_the_signs_of_integers_that_wrap_and_of_zeros() -> None:
+    @kernel(debug=False)
+    def signs(
+        x: In[np.int64], h: In[np.int16], v: In[np.float32], y: Out[np.float64].by(Linear1D()),
+        z: Out[np.int64].by(Linear1D()),
+    ):  # fmt: skip
+        for i in y.mine():
+            y[i] = x[i] ** 16 + min(0.0, v[i]) + max(np.float64(-0.0), x[i])
+            z[i] = abs(h[i]) + (-h[i])
+
+    text = signs._source.compiled(TARGETS[0]).data.decode()
+    assert "cvt.rn.f64.s64" in text and "cvt.rn.f64.u64" not in text
+    assert not re.search(r"\b(abs|neg)\.s16", text)  # ptxas takes abs.s16 and neg.s16 of -32768 as 32768
+    assert not re.search(r"\b(min|max)\.f", text)  # they are -0.0 of 0.0 and -0.0, and 0.0
+    assert len(re.findall(r"\bsetp\.[gl]eu\.f(32|64)", text)) == 2
+
+
 def test_an_hsaco_names_its_processor_and_code_object() -> None:
     image = axpy._source.compiled(Target("hip", "gfx90a"))
     assert image.format == "HSACO" and "gfx90a" in image.target

@@ -217,6 +217,20 @@ def test_singular_systems_are_named(factors: str) -> None:
         sparse.spsolve(matrix(np.zeros((3, 3))), np.ones(3), device=factors)
 
 
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_a_stored_zero_pivot_is_named_unless_the_operands_are_not_finite(factors: str, columns: tuple) -> None:
+    A, b, x = matrix(np.diag([1.0, 2.0, 4.0])), np.ones((3, *columns)), np.empty((3, *columns), order="F")
+    A.data[1] = 0
+    words = "A is singular, or nearly so: x is not finite" if "cuda" in factors else "A is singular; SuperLU: "
+    with pytest.raises(np.linalg.LinAlgError, match=rf"^sparse\.spsolve: {words}"):
+        sparse.spsolve(A, b, device=factors)
+    A.data[1], b[0] = 2, np.nan
+    with sparse.lend(A, device=factors) as dA, offload_args(In(b), Out(x), device=factors) as (db, dx):
+        sparse.spsolve(dA, db, out=dx)
+    for result in (x, sparse.spsolve(A, b, device=factors)):
+        assert np.isnan(result[0]).all()
+
+
 def test_a_singular_system_gives_the_host_no_result(factors: str) -> None:
     A, x = matrix(np.eye(2)), np.full(2, 7.0)
     A.data[1] = 0

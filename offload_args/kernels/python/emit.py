@@ -749,7 +749,34 @@ def _optimized(text: str, machine: Any, exported: Sequence[str], is_amd: bool) -
     return module
 
 
+# CUDA 13.0's ptxas computes abs.s16 and neg.s16 of -32768 as 32768 where a 64-bit number is made from them.
+_OF_16_BITS: Final = re.compile(r"\b(abs|neg)\.s16\s+(%\w+), (%\w+);")
+_IN_32_BITS: Final = r"{ .reg .b32 %wide; cvt.s32.s16 %wide, \3; \1.s32 %wide, %wide; cvt.u16.u32 \2, %wide; }"
+_ZERO: Final = r"-?0\.0+e\+00"
+_COMPARED_WITH_ZERO: Final = re.compile(rf"^ *(%\S+) = fcmp o([gl])t (float|double) (%\S+), {_ZERO}", re.M)
+_OR_ZERO: Final = re.compile(rf"^( *)(%\S+) = select i1 (%\S+), (float|double) (%\S+), \4 ({_ZERO})", re.M)
 _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
+
+
+def _with_signs_of_zeros(module: Any) -> Any:
+    """Return a module for a GPU in which x < 0.0 ? x : 0.0 compares as x >= 0.0 ? 0.0 : x, and > likewise.
+
+    LLVM would take the first form for a minimum, which is -0.0 for x = -0.0.
+    """
+    text = str(module)
+    compared = {match[1]: match.group(2, 4) for match in _COMPARED_WITH_ZERO.finditer(text)}
+
+    def turned(match: re.Match[str]) -> str:
+        indent, name, condition, kind, x, zero = match.groups()
+        sign, number = compared.get(condition, ("", ""))
+        if number != x:
+            return match[0]
+        other = _with(name, ".zero")
+        return (f"{indent}{other} = fcmp u{'g' if sign == 'l' else 'l'}e {kind} {x}, {zero}\n"
+                f"{indent}{name} = select i1 {other}, {kind} {zero}, {kind} {x}")  # fmt: skip
+
+    changed = _OR_ZERO.sub(turned, text)
+    return module if changed == text else llvm.parse_assembly(changed)
 
 
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
@@ -792,6 +819,8 @@ def compile_kernel(written: Written, target: Target, checked: bool, symbol: str)
     text = _for_target(str(module), target, machine)
     optimized = _optimized(text, machine, exported, target.backend == "hip")
     _check_calls(optimized, written, is_gpu)
+    if is_gpu:
+        optimized = _with_signs_of_zeros(optimized)
     if target.backend == "cuda":
-        return bytes(machine.emit_assembly(optimized), "ascii")
+        return bytes(_OF_16_BITS.sub(_IN_32_BITS, machine.emit_assembly(optimized)), "ascii")
     return link(written.name, machine.emit_object(optimized))

@@ -280,7 +280,11 @@ def oa__products(typing: Any, value: Any, exponent: Any) -> Any:
     product = typing.resolve_function_type(operator.mul, (kind, kind), {})
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        multiply = context.get_function(operator.mul, product)
+        def multiply(builder: Any, pair: tuple[Any, Any]) -> Any:
+            if is_whole:  # numba's may not wrap
+                return builder.mul(*pair)
+            return context.get_function(operator.mul, product)(builder, pair)
+
         square = context.cast(builder, args[0], sig.args[0], kind)
         power, rest = None, exponent.literal_value
         while rest:
