@@ -120,7 +120,9 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.scripts"), name)
     if name == "library":  # the name of `libraries` in 0.1
         return importlib.import_module(f"{__name__}.libraries")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._advice import of_package
+
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{of_package(name, __all__)}", name=name)
 
 
 def __dir__() -> list[str]:

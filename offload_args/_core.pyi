@@ -420,7 +420,8 @@ def function(library: str, name: str, module: str, /) -> Any: ...
 def record(library: str, name: str, /) -> tuple[tuple[str, str, str, str, int], ...]: ...
 def routine_dtypes(library: str, name: str, values: tuple[Any, ...], /) -> bytes: ...
 
-reused: dict[Callable[..., Any], int]  # {function: bits, one for each argument that it reads many times}
+# {function: bits, one for each argument that it reads many times; -1 if `call` refuses it}
+reused: dict[Callable[..., Any], int]
 
 def planned(
     function: Callable[..., Any],

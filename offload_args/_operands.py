@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ._core import geometry, only_check, query
 from .display import shown
-from .dtypes import DTYPE_NAMES
+from .dtypes import DTYPE_NAMES, converted
 from .errors import ArgumentError, ArgumentTypeError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
 
@@ -117,7 +117,7 @@ def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, 
     if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
         raise ArgumentError(
             f"{function}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
-            f"one after the other; copy it on the host: numpy.ascontiguousarray({operand})"
+            f"one after the other; copy it first: {operand} = np.ascontiguousarray({operand})"
         )
 
 
@@ -128,8 +128,9 @@ def need_dtype(
     if pointer._dtype_code not in codes:
         names = [DTYPE_NAMES[code] for code in codes]
         allowed = " or ".join(names)
-        if not remedy and not is_complex(pointer._dtype_code):
-            remedy = f"; lend {operand}.astype(np.{'float64' if 'float64' in names else names[0]})"
+        wanted = "float64" if "float64" in names else names[0]
+        if not remedy and (not is_complex(pointer._dtype_code) or wanted.startswith("complex")):
+            remedy = f"; {converted(operand, wanted)}"
         raise DTypeError(f"{function}: {operand} needs {allowed}{reason}, got {pointer.dtype}{remedy}") from None
 
 
@@ -168,7 +169,7 @@ def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -
     """Return the error for a matrix in neither order; `copy` is the NumPy function that makes an ordered copy."""
     return ArgumentError(
         f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride in one "
-        f"dimension and rows or columns that do not overlap; copy it on the host: numpy.{copy}({operand})"
+        f"dimension and rows or columns that do not overlap; copy it first: {operand} = np.{copy}({operand})"
     )
 
 
@@ -195,10 +196,10 @@ def square(function: str, operand: str, pointer: DevicePtr[Any]) -> Matrix:
 def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Matrix, reason: str = "") -> int:
     """Return the leading dimension of a matrix in Fortran order; raise ArgumentError for another order."""
     if not facts.ld_f:
-        copy = "numpy.asfortranarray" if len(pointer._shape) == 2 else "numpy.ascontiguousarray"
+        copy = "np.asfortranarray" if len(pointer._shape) == 2 else "np.ascontiguousarray"
         raise ArgumentError(
             f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs Fortran order"
-            f"{reason}; lend a copy in it: {copy}({operand})"
+            f"{reason}; copy it first: {operand} = {copy}({operand})"
         )
     return facts.ld_f
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 import numpy as np
 
 from . import _core
-from .devices import Device, by_number, check_shape, gpu_backend
+from .devices import Device, by_number, check_shape, gpu_backend, is_name
 from .display import shown
-from .dtypes import c_strides, code_of, refuse_masked
+from .dtypes import c_strides, code_of, converted, refuse_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -192,10 +192,11 @@ def resolve(argument: Any, position: int, device: int) -> Any:
 
     Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each error names the position.
     """
-    subject = f"offload_args: argument {position}"
+    subject, declared = f"offload_args: argument {position}", ""
     if isinstance(argument, Scratch):
         return code_of(argument.dtype), argument.shape, argument.strides, 0, 0, -1, None
     if isinstance(argument, _Declared):
+        declared = type(argument).__name__
         argument = argument.array
         if isinstance(argument, (_Declared, Scratch)):
             raise ArgumentTypeError(f"{subject}: a direction around {type(argument).__name__}; give one of them")
@@ -227,6 +228,20 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         return _from_dlpack(argument, subject)
     if hasattr(argument, "__array_interface__") or hasattr(argument, "__array_struct__"):
         return _from_interface(argument, subject)
+    if isinstance(argument, _core.Region):
+        raise ArgumentTypeError(
+            f"{subject} is a region, not an array: enter it, with region as (dx, ...), or pass arrays"
+        )
+    if isinstance(argument, Device) or (isinstance(argument, str) and is_name(argument)):
+        raise ArgumentTypeError(
+            f'{subject} is the device {argument}, not an array: pass it by name, device="{argument}"'
+        )
+    if declared in ("Out", "InOut") and _is_shape(argument):
+        raise ArgumentTypeError(
+            f"{subject} is {declared}({shown(argument)}), whose {kind} is not an array: make the array first, "
+            f"y = np.empty({shown(argument)}), and lend {declared}(y); Scratch({shown(argument)}) is memory of the "
+            f"device alone"
+        )
     if argument is None or isinstance(argument, (str, bool, int, float, complex)):
         raise ArgumentTypeError(
             f"{subject} is {kind}, not an array: pass np.asarray(x), or the value to the call itself"
@@ -238,6 +253,10 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     raise ArgumentTypeError(
         f"{subject} is {kind}, not an array: pass np.asarray(x), and read the results from that array"
     )
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(extent, int) for extent in value))
 
 
 def _from_dlpack(argument: Any, subject: str) -> NDArray[Any]:
@@ -339,7 +358,7 @@ def refuse(array: NDArray[Any], position: int | str) -> None:
 
 def _advice(dtype: np.dtype[Any]) -> str:
     if not dtype.isnative and code_of(dtype.newbyteorder("=")) >= 0:
-        return ': its bytes are in the other order: pass x.astype(x.dtype.newbyteorder("="))'
+        return ': its bytes are in the other order: convert it first: x = x.astype(x.dtype.newbyteorder("="))'
     if dtype.fields is not None:
         size = dtype.itemsize
         return (
@@ -349,10 +368,10 @@ def _advice(dtype: np.dtype[Any]) -> str:
     if dtype.kind in "mM":
         return ": pass x.view(np.int64)"
     if dtype.kind == "f":
-        return ": pass x.astype(np.float64)"
+        return f": {converted('x', 'float64')}"
     if dtype.kind == "c":
-        return ": pass x.astype(np.complex128)"
-    return ": pass an array of numbers, such as x.astype(np.float64)"
+        return f": {converted('x', 'complex128')}"
+    return ": lend an array of numbers, such as x = x.astype(np.float64)"
 
 
 _NUMBERS = frozenset((float, int, complex, bool, str, type(None)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _core
 from .display import html_table, plural, shown, size_text
-from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError
+from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError, ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,9 @@ class Device:
 
     def __new__(cls, name: str) -> Device:
         if not isinstance(name, str):
-            raise ArgumentError(f'Device: name needs a string such as "cuda:0" or "host", got {shown(name)}')
+            raise ArgumentError(
+                f'Device: name needs a string such as "cuda:0" or "host", got {shown(name)}{_instead(name)}'
+            )
         number = _core.device_open(name)
         known = cls._opened.get(number)
         if known is not None:
@@ -303,6 +305,25 @@ class Device:
             ("calls", f"{now.calls}"),
         ]
         return html_table(f'Device("{self.name}")', (), rows)
+
+
+def _instead(name: object) -> str:
+    """Return the remedy for a device of another form or package."""
+    if isinstance(name, int) and not isinstance(name, bool):
+        return f"; Device.from_index({shown(name)}) is the GPU with this number"
+    return ""
+
+
+def _end_of_unavailable(text: str) -> str:
+    """Return the end of a message about a device that does not exist."""
+    if 'device "cpu' in text:
+        return '; device="host" is the CPU'
+    if 'device "gpu' in text:
+        return "; without device=, the first GPU is used, and the host if there is none"
+    return '; device="host" computes on the CPU'
+
+
+ends[_core.OA_ERROR_UNAVAILABLE] = _end_of_unavailable
 
 
 def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:

@@ -13,7 +13,17 @@ from .errors import ArgumentError, ArgumentTypeError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["C_NAMES", "DTYPE_NAMES", "as_array", "c_strides", "code_of", "dtype_of", "refuse_masked", "spelled"]
+__all__ = [
+    "C_NAMES",
+    "DTYPE_NAMES",
+    "as_array",
+    "c_strides",
+    "code_of",
+    "converted",
+    "dtype_of",
+    "refuse_masked",
+    "spelled",
+]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
@@ -46,6 +56,11 @@ def spelled(name: str) -> str:
     if name == "bool":
         return "np.bool_"  # NumPy 1.26 has no np.bool
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
+
+
+def converted(operand: str, name: str) -> str:
+    """Return the remedy for an operand of another dtype. The array keeps its name, so a result reaches the caller."""
+    return f"convert it first: {operand} = {operand}.astype({spelled(name)})"
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import TypeVar
@@ -148,7 +148,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
-            "lend np.ascontiguousarray of the array"
+            "copy the array before it is lent: A = np.ascontiguousarray(A)"
         )
 
     @property
@@ -490,15 +490,23 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     def __array__(self, *arguments: object, **keywords: object) -> NoReturn:
         raise HostAccessError(
-            "DevicePtr: device memory is not a host array; use to_host(), or the array that was lent, after its region"
+            "DevicePtr: device memory is not a host array; use to_host(), or the array that was lent, after its "
+            "region; linalg, lapack, blas, fft and sparse have functions that take pointers"
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **keywords: object) -> NoReturn:
-        raise HostAccessError(f"DevicePtr: np.{ufunc.__name__} runs on the host; {_instead_of(ufunc.__name__)}")
+        raise HostAccessError(
+            f"DevicePtr: np.{ufunc.__name__} runs on the host; {self._instead_of(ufunc.__name__, inputs)}"
+        )
 
     def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
         name = f"{function.__module__}.{function.__name__}".replace("numpy.", "np.", 1)
-        raise HostAccessError(f"DevicePtr: {name} runs on the host; {_instead_of(function.__name__)}")
+        raise HostAccessError(f"DevicePtr: {name} runs on the host; {self._instead_of(function.__name__, ())}")
+
+    def _instead_of(self, name: str, operands: Sequence[object]) -> str:
+        from ._instead import instead_of  # only errors need it
+
+        return instead_of(name, DTYPE_NAMES[self._dtype_code], operands)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -565,50 +573,18 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     def _missing(self, name: str) -> NoReturn:
         """Refuse an attribute that does not exist. The extension calls this method."""
-        if name.startswith("_") or not (hasattr(np.ndarray, name) or name in _INSTEAD):
+        from ._instead import instead_of_attribute, is_known
+
+        if name.startswith("_") or not is_known(name):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
-        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of the present values")
+        remedy = instead_of_attribute(name, DTYPE_NAMES[self._dtype_code])
         raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 
 
-_SUM: Final = "to_host().{} works on a NumPy array of the present values; blas has asum, nrm2, iamax and dot"
-_TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'
-_FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
-# The remedies for names of ndarray's attributes, except names for which to_host() is the remedy.
-_INSTEAD: Final = {
-    **{name: _SUM.format(f"{name}()") for name in "sum mean max min std var prod any all argmax argmin".split()},
-    "copy": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
-    "tolist": "to_host().tolist() has the numbers that are there now",
-    "item": "to_host().item() has the number that is there now",
-    "astype": "lend x.astype(dtype), or use to_host().astype(dtype): nothing is converted on a device",
-    "view": "lend x.view(dtype): nothing is reinterpreted on a device",
-    "flatten": "reshape(-1) points to the same elements, to_host().flatten() copies them to the host",
-    "ravel": "reshape(-1) points to the same elements, to_host().ravel() copies them to the host",
-    "flat": "reshape(-1) points to the same elements",
-    "squeeze": "use reshape, or an index of 0 for an axis",
-    "transpose": f"use T; {_TRANSPOSED}",
-    "swapaxes": f"use T; {_TRANSPOSED}",
-    "mT": _TRANSPOSED,
-    "dot": "use blas.dot, blas.gemv or blas.gemm",
-    "resize": "use reshape, or lend an array of that size",
-    "put": "use assign on a slice",
-    "setfield": "use assign on a slice",
-    "itemsize": "use dtype.itemsize",
-    "data": "use address, for code outside",
-    "ctypes": "use address, for code outside",
-    # Names that arrays and tensors of other packages have.
-    **dict.fromkeys("get cpu numpy asnumpy to_numpy copy_to_host".split(), _FETCHED),
-    **dict.fromkeys("to cuda".split(), "lend the array to that device: offload_args(x, device=...)"),
-    **dict.fromkeys("ptr data_ptr".split(), "use address, for code outside"),
-    "set": "use assign on a slice, or on all of it",
-    "clone": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
-    "detach": "it is not needed: the package keeps no gradients",
-    "block_until_ready": "leave the region, or use to_host(): both wait",
-}
-
-
 def unpacked(name: str, value: object) -> str:
-    """Return the remedy for a tuple of pointers that was passed instead of a single pointer; "" for any other value."""
+    """Return the remedy for a tuple of pointers, or a region, that was passed for a pointer; "" for any other value."""
+    if isinstance(value, _core.Region):
+        return f"a region gives its pointers when it is entered: with region as (d{name},)"
     if not isinstance(value, tuple) or not value or not all(isinstance(pointer, DevicePtr) for pointer in value):
         return ""
     names = f"d{name}," if len(value) == 1 else f"d{name}, ..."
@@ -715,36 +691,29 @@ def _strides_without_copy(
     return (*steps, *(itemsize for _ in new[len(steps) :]))  # the remaining axes have extent 1
 
 
-_PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
-_SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
-# {NumPy's function or Python's operator: the remedy, which names a function for the device}.
-_ON_DEVICE: Final = {
-    **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
-    **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),
-    **dict.fromkeys("mul multiply truediv true_divide divide".split(), _SCALED),
-    **dict.fromkeys("neg negative".split(), "blas.scal"),
-    "vdot": "blas.dotc or blas.dot",
-    "outer": "blas.ger",
-    "norm": "blas.nrm2",
-    **{
-        name: f"linalg.{name}"
-        for name in "solve inv cholesky lstsq qr svd eigh eigvalsh det slogdet matrix_power".split()
-    },
-}
-
-
-def _instead_of(name: str) -> str:
-    """Return the remedy for a function of NumPy, or an operator, that needs the values on the host."""
-    remedy = _ON_DEVICE.get(name, "the functions of blas or a vendor's library")
-    return f"use {remedy}, or to_host()"
-
-
 def _refuse(name: str, remedy: str, subject: str = "") -> None:
     fault = subject or f"{name} needs the values on the host"
 
     def refusing(self: DevicePtr[Any], *arguments: object) -> NoReturn:
         raise HostAccessError(f"DevicePtr: {fault}; {remedy}")
 
+    _set(name, refusing)
+
+
+def _refuse_operator(operation: str, prefix: str = "") -> None:
+    name = f"__{prefix}{operation}__"
+    further = "; slices and offset(n) point further on" if operation in ("add", "sub") else ""
+
+    def refusing(self: DevicePtr[Any], *others: object) -> NoReturn:
+        operands = (*others, self) if prefix == "r" else (self, *others)
+        raise HostAccessError(
+            f"DevicePtr: {name} needs the values on the host; {self._instead_of(operation, operands)}{further}"
+        )
+
+    _set(name, refusing)
+
+
+def _set(name: str, refusing: Callable[..., NoReturn]) -> None:
     refusing.__name__ = name
     refusing.__qualname__ = f"DevicePtr.{name}"
     setattr(DevicePtr, name, refusing)
@@ -754,10 +723,9 @@ def _refuse(name: str, remedy: str, subject: str = "") -> None:
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":
-            _further = "; slices and offset(n) point further on" if _name in ("add", "sub") else ""
-            _refuse(f"__{_prefix}{_name}__", _instead_of(_name) + _further)
+            _refuse_operator(_name, _prefix)
 for _name in "lt le gt ge neg pos abs invert round".split():
-    _refuse(f"__{_name}__", _instead_of(_name))
+    _refuse_operator(_name)
 _refuse("__len__", "use dx.shape[0], or dx.size", "len() is for values on the host")
 _refuse(
     "__iter__",

@@ -459,7 +459,9 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_regio
     *region = its;
   } else if (its != *region) {
     if (device != (*region)->device)
-      return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+      return oa_fail(OA_ERROR_DEVICE,
+                     "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device: "
+                     "lend its arrays in one region",
                      call->function, o->name, device->name, call->operands[0].name, (*region)->device->name);
     if (its->serial > (*region)->serial) *region = its;
   }

@@ -83,14 +83,14 @@ static int decide_rights(oa_lent_array *lent) {
   lent->out = a->direction == OA_OUT;
   if (must_write && (a->flags & OA_READ_ONLY))
     return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is read-only and lent as %s; lend a writable copy, such as x.copy(), which "
-                   "gets the results, or In if no call writes it",
+                   "oa_region_enter: %s is read-only and lent as %s; lend a writable copy, x = x.copy(), which gets "
+                   "the results, or In if no call writes it",
                    lent->name, direction_names[a->direction]);
   if (!lent->layout.overlapping) return OA_OK;
   if (must_write)
     return oa_fail(OA_ERROR_ARGUMENT,
                    "oa_region_enter: %s is lent as %s but several of its indices share one element (a broadcast or "
-                   "overlapping view); lend a copy of it",
+                   "overlapping view); lend a copy of it, x = x.copy()",
                    lent->name, direction_names[a->direction]);
   lent->writes = false;
   return OA_OK;

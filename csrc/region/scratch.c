@@ -22,7 +22,9 @@ static int find_youngest(const char *function, const oa_any *const *operands, in
     }
     oa_unlock();
     if (device && of_slot != device)
-      return oa_fail(OA_ERROR_DEVICE, "%s: an operand is on %s, and another one on %s; all must be on one device",
+      return oa_fail(OA_ERROR_DEVICE,
+                     "%s: an operand is on %s, and another one on %s; all must be on one device: lend "
+                     "their arrays in one region",
                      function, of_slot->name, device->name);
     device = of_slot;
   }

@@ -142,10 +142,18 @@ static PyObject *adapted(PyObject *function) {
   return callable;
 }
 
-/* Returns the positions of the arguments that the function is known to read many times, as bits. */
+/* Returns the positions of the arguments that the function is known to read many times, as bits. All bits are set for a
+ * function that takes arrays itself and returns new ones: its pointers would be stale at the end of the call. */
 static uint64_t find_reused(PyObject *function) {
   PyObject *known = PyDict_GetItem(python.reused, function); /* also NULL if it has no hash */
   return known == NULL ? 0 : PyLong_AsUnsignedLongLongMask(known);
+}
+
+static PyObject *refuse_direct(PyObject *function) {
+  PyObject *module = PyImport_ImportModule("offload_args._advice");
+  PyObject *result = module == NULL ? NULL : PyObject_CallMethod(module, "refuse_direct", "O", function);
+  Py_XDECREF(module);
+  return result;
 }
 
 /* Makes the call by tiles, after a MemoryError of the region. Returns None; NULL with the MemoryError if the function
@@ -188,12 +196,12 @@ static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_s
     PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
     return NULL;
   }
-  Call request = {.values = values + 1, .names = names, .positional = count - 1};
+  Call request = {.values = values + 1, .names = names, .positional = count - 1, .reused = find_reused(values[0])};
+  if (request.reused == UINT64_MAX) return refuse_direct(values[0]);
   request.count = request.positional + (names != NULL ? PyTuple_Size(names) : 0);
   request.roles = request.count > (Py_ssize_t)sizeof request.few ? PyMem_Malloc((size_t)request.count) : request.few;
   if (request.roles == NULL) return PyErr_NoMemory();
   memset(request.roles, PASSED, (size_t)request.count);
-  request.reused = find_reused(values[0]);
   PyObject *lent = take_options(&request) < 0 || find_roles(&request) < 0 ? NULL : lent_of(&request);
   PyObject *function = lent == NULL ? NULL : adapted(values[0]);
   PyObject *result = function == NULL ? NULL : call_in_region(&request, lent, call_with, function);

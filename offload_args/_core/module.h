@@ -58,7 +58,7 @@ struct python {
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;              /* while traced: (tag) */
   PyObject *done;              /* while recorded: recording.c */
-  PyObject *reused;            /* {function: positions of arguments that it reads many times, as bits} */
+  PyObject *reused;            /* {function: bits of the arguments that it reads many times, or -1} */
 };
 extern struct python python;
 

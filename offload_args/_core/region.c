@@ -607,6 +607,19 @@ static int is_bad_address(PyObject *body) {
   return is_fault;
 }
 
+/* Adds a note to NumPy's error about a write to an array that the region lent. */
+static void note_read_only(Region *self, PyObject *body) {
+  if (!PyErr_GivenExceptionMatches(body, PyExc_ValueError)) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *module = PyImport_ImportModule("offload_args._advice");
+  PyObject *none = module == NULL ? NULL : PyObject_CallMethod(module, "note_read_only", "OO", (PyObject *)self, body);
+  if (none == NULL) PyErr_Clear();
+  Py_XDECREF(none);
+  Py_XDECREF(module);
+  PyErr_Restore(type, value, traceback);
+}
+
 /* Returns 1 if no code reads the exception's message or notes: it ends a cancelled task, or the program. */
 static int is_silent(PyObject *body) {
   return !PyErr_GivenExceptionMatches(body, PyExc_Exception) &&
@@ -622,6 +635,7 @@ int region_leave(Region *self, PyObject *body) {
   int status = body == NULL ? region_end(self, OA_COMMIT, &warnings)
                             : region_end_after_failure(self, self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
   if (body != NULL && warnings > 0) add_text(body, oa_last_warning());
+  if (body != NULL) note_read_only(self, body);
   if (body != NULL && OA_UNLIKELY(self->guard || oa_guard_is_default()) && is_bad_address(body))
     add_text(body,
              "the region guards its arrays (guard=True), and a system call can't read or write one that is newer on "

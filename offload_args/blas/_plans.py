@@ -10,17 +10,20 @@ no exchange.
 from __future__ import annotations
 
 from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from .._advice import is_of_signature, signature_error, title, written_as
 from .._core import planned as builtin_of
 from .._core import reused
 from .._names import note_names
-from ..errors import OffloadError
+from ..display import shown
+from ..errors import ArgumentTypeError, OffloadError
 from ..pointers import DevicePtr
 from ._vendors import InNewPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ._routine import Routine
     from ._vendors import Enums
@@ -134,7 +137,7 @@ def planned(
 
 
 def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tuple[Any, ...]) -> Callable[P, R]:
-    """Return a function whose TypeError for too few arguments names the missing scalars.
+    """Return a function whose TypeError names missing scalars, misplaced arguments, and the function's signature.
 
     order: the names of the arguments. operands: the kinds of the arguments. Python's own error would name the last
     arguments instead of the scalars.
@@ -144,33 +147,53 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
     def telling(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)
-        except TypeError:
+        except (TypeError, ValueError) as error:
+            if not isinstance(error, TypeError) or not is_of_signature(error):
+                if wrong := _misplaced(order, scalars, arguments, keywords):
+                    raise ArgumentTypeError(f"{title(function)}: {wrong}; {written_as(function)}") from None
+                raise
             missing, argument = _left_out([name for name in order if name not in keywords], arguments, scalars)
             if not missing:
-                raise
+                raise signature_error(function, error, arguments, keywords) from None
         overwrites = "beta" in missing and order[-2] == "beta"
-        got = (
-            f"a pointer of shape {argument._shape}"
-            if isinstance(argument, DevicePtr)
-            else f"a {type(argument).__name__}"
-        )
         standard = dict.fromkeys(missing, "1.0") | ({"beta": "0.0"} if overwrites else {})
         form = ", ".join(standard.get(name, name) for name in order)
-        raise TypeError(
-            f"{function.__name__}() missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: "
-            f"{' and '.join(map(repr, missing))}, got {got} in place of {missing[0]}; write "
-            f"blas.{function.__name__}({form}){f', where 0.0 overwrites {order[-1]}' if overwrites else ''}"
+        raise ArgumentTypeError(
+            f"{title(function)}() missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: "
+            f"{' and '.join(map(repr, missing))}, got {_described(argument)} in place of {missing[0]}; write "
+            f"{title(function)}({form}){f', where 0.0 overwrites {order[-1]}' if overwrites else ''}"
         )
 
     return telling
 
 
-def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
+def _is_array(value: object) -> bool:
+    return isinstance(value, (list, tuple)) or getattr(value, "_shape", ()) != ()
+
+
+def _described(value: object) -> str:
+    return f"a pointer of shape {value._shape}" if isinstance(value, DevicePtr) else f"a {type(value).__name__}"
+
+
+def _misplaced(order: list[str], scalars: set[str], arguments: Sequence[Any], keywords: dict[str, Any]) -> str:
+    """Return a text about an array in a scalar's place and a number in an array's place; "" if there are none."""
+    values = dict(zip([name for name in order if name not in keywords], arguments, strict=False)) | keywords
+    arrays = [name for name in order if name in scalars and _is_array(values.get(name, 0))]
+    numbers = [name for name in order if name not in scalars and isinstance(values.get(name), Number)]
+    if not arrays or not numbers:
+        return ""
+    return (
+        f"{arrays[0]} needs a number, got {_described(values[arrays[0]])}, and {numbers[0]} needs a DevicePtr, got "
+        f"{shown(values[numbers[0]])}"
+    )
+
+
+def _left_out(names: list[str], arguments: Sequence[Any], scalars: set[str]) -> tuple[list[str], Any]:
     """Return the names of the missing scalars, and the array in place of the first; none if another fault exists."""
     missing: list[str] = []
     argument, rest = None, list(arguments)
     for name in names:
-        is_array = bool(rest) and (isinstance(rest[0], (list, tuple)) or getattr(rest[0], "_shape", ()) != ())
+        is_array = bool(rest) and _is_array(rest[0])
         if name in scalars and is_array:
             argument = argument if missing else rest[0]
             missing.append(name)

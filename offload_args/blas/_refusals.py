@@ -24,9 +24,11 @@ def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
         if not _order(pointer):
             return unordered(f"blas.{name}", operand, pointer, "ascontiguousarray")
     orders = ", ".join(f"{operand} {_order(pointer)}" for operand, pointer in operands.items())
+    first, pointer = next(iter(operands.items()))
+    copy = "asfortranarray" if _order(pointer) == "C" else "ascontiguousarray"
     return ArgumentError(
-        f"blas.{name}: {rule}, got {orders}; lend a copy in the other order: numpy.asfortranarray or "
-        f'numpy.ascontiguousarray, order="F" or order="C"'
+        f"blas.{name}: {rule}, got {orders}; copy one of them into the other order first, such as "
+        f"{first} = np.{copy}({first})"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._core import layout, reused
 from .._operands import LETTERS, is_complex, need_dimensions, need_dtype, need_option, need_pointer
+from ..dtypes import converted
 from ..errors import ArgumentError, DTypeError
 from ..pointers import DevicePtr
 from ._vendors import Entry, vendor_of
@@ -107,16 +108,34 @@ class Routine:
             if ndim == "0":
                 _need_one_element(name, operand, pointer)
             else:
-                need_dimensions(name, operand, pointer, int(ndim), _remedy(operand, pointer, int(ndim)))
+                need_dimensions(name, operand, pointer, int(ndim), self._remedy(operand, pointer, int(ndim), operands))
             if ndim == "1":
                 _need_increment(name, operand, pointer)
+
+    def _remedy(self, operand: str, pointer: DevicePtr, ndim: int, operands: tuple[DevicePtr, ...]) -> str:
+        """Return the remedy for an operand of another number of dimensions; it names the function for such operands."""
+        shape = pointer._shape
+        if self.name == "gemv" and [len(getattr(p, "_shape", ())) for p in operands[:2]] == [1, 2]:
+            return "A and x are exchanged: write blas.gemv(alpha, A, x, beta, y)"
+        if self.name == "gemv" and operand == "A" and len(shape) == 3:
+            return "blas.gemm takes stacks: blas.gemm(alpha, A, x[..., None], beta, y[..., None])"
+        if self.name == "gemv" and len(shape) == 2 and 1 not in shape:
+            return "blas.gemm multiplies matrices: blas.gemm(alpha, A, x, beta, y)"
+        if self.name == "gemm" and len(shape) == 1:
+            return f"blas.gemv multiplies a matrix and a vector; or pass {operand}[:, None]"
+        if set(self.dimensions) == {"1"} and len(shape) > 1 and not (len(shape) == 2 and 1 in shape):
+            return _as_vector(operand, pointer)
+        return _remedy(operand, pointer, ndim)
 
     def _need_dtype(self, name: str, operand: str, pointer: DevicePtr, first: DevicePtr) -> None:
         codes = [code for code, function in self.functions.items() if function != "-"]
         other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
         need_dtype(name, operand, pointer, codes, remedy=f"; {other} complex operands" if other else "")
         if pointer._dtype_code != first._dtype_code:
-            needed = f"needs {self.operands[0]}'s {first.dtype}; cast one of them on the host"
+            remedy = converted(operand, first.dtype.name)
+            if is_complex(pointer._dtype_code) and not is_complex(first._dtype_code):
+                remedy = converted(self.operands[0], pointer.dtype.name)
+            needed = f"needs {self.operands[0]}'s {first.dtype}; {remedy}"
             raise DTypeError(f"{name}: {operand} is {pointer.dtype}, {needed}") from None
 
 
@@ -131,9 +150,23 @@ def _need_increment(name: str, operand: str, pointer: DevicePtr) -> None:
     itemsize = pointer.dtype.itemsize
     if pointer._strides[0] % itemsize:
         raise ArgumentError(
-            f"{name}: {operand} has strides {pointer._strides}, needs multiples of {itemsize} bytes; copy it on the "
-            f"host: numpy.ascontiguousarray({operand})"
+            f"{name}: {operand} has strides {pointer._strides}, needs multiples of {itemsize} bytes; copy it first: "
+            f"{operand} = np.ascontiguousarray({operand})"
         ) from None
+
+
+def _as_vector(operand: str, pointer: DevicePtr) -> str:
+    """Return the remedy for a matrix in place of a vector."""
+    for part in ("", ".T"):
+        try:
+            (pointer.T if part else pointer).reshape(-1)
+        except ArgumentError:
+            continue
+        return f"pass {operand}{part}.reshape(-1), the vector of all its elements"
+    return (
+        f"pass a row, such as {operand}[0], or, for {operand}.reshape(-1), lend a contiguous array: "
+        f"{operand} = np.ascontiguousarray({operand})"
+    )
 
 
 def _remedy(operand: str, pointer: DevicePtr, ndim: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from .. import _core
 from .._adapters import Adapter, adapter_of
 from ..devices import by_number
+from ..dtypes import converted
 from ..errors import DTypeError, LibraryError
 from . import _cblas, _rocblas
 
@@ -163,8 +164,8 @@ def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
     """Return the error for dtypes whose product a library lacks; `name` has the function and the dtypes."""
     narrow = name.split()[1]
     return DTypeError(
-        f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
-        f"them on the host: A.astype(numpy.float32)"
+        f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; "
+        f"{converted('A', 'float32')}, and likewise the others"
     )
 
 

@@ -232,7 +232,7 @@ def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int 
     if stride is None or stride < 0:
         raise ArgumentError(
             f"blas.{name}: {operand} has strides {pointer._strides}, needs its matrices one after the other; copy it "
-            f"on the host: numpy.ascontiguousarray({operand})"
+            f"first: {operand} = np.ascontiguousarray({operand})"
         )
     return stride
 

@@ -45,7 +45,7 @@ def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
         line = "column" if order == "F" else "row"
         raise ArgumentError(
             f"blas.{name}: ab has shape {ab._shape} and strides {ab._strides}, needs {known} order, unit stride within "
-            f'a {line}; lend a copy in it: numpy.{copy}(ab), order="{order}"'
+            f'a {line}; copy it first: ab = np.{copy}(ab), with order="{order}"'
         )
     return ld
 

@@ -13,7 +13,7 @@ from .._operands import LETTERS, need_option
 from ..arguments import In, InOut, Out
 from ..devices import as_device
 from ..display import shown
-from ..dtypes import code_of, refuse_masked, spelled
+from ..dtypes import code_of, converted, refuse_masked, spelled
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostAccessError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -145,12 +145,13 @@ def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, 
             first = operand
             if code_of(array.dtype) not in LETTERS:
                 raise DTypeError(
-                    f"{name}: {operand} needs float32, float64, complex64 or complex128, got {array.dtype}; convert it "
-                    f"first: {operand}.astype(np.float64)"
+                    f"{name}: {operand} needs float32, float64, complex64 or complex128, got {array.dtype}; "
+                    f"{converted(operand, 'float64')}"
                 )
         elif array.dtype != arrays[first].dtype:
             raise DTypeError(
-                f"{name}: {operand} needs {spelled(arrays[first].dtype.name)} as {first} has, got {array.dtype}"
+                f"{name}: {operand} needs {spelled(arrays[first].dtype.name)} as {first} has, got {array.dtype}; "
+                f"{converted(operand, arrays[first].dtype.name)}"
             )
     refuse_shared(name, arrays, written)
 

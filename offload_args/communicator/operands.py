@@ -72,7 +72,7 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
         return pointer.T.reshape(-1)
     raise ArgumentError(
         f"{function}: {name} has shape {shape} with strides {strides}, and needs its elements one after the other, in "
-        f"C or Fortran order; copy it on the host: numpy.ascontiguousarray({name})"
+        f"C or Fortran order; copy it first: {name} = np.ascontiguousarray({name})"
     )
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._core import reused
 from ..display import missing
 from .transforms import (
     fft,
@@ -70,6 +71,8 @@ __all__ = [
     "rfft2",
     "rfftn",
 ]
+
+reused.update(dict.fromkeys(map(globals().__getitem__, __all__), -1))
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from .. import _core
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
 from ..display import shown
-from ..dtypes import c_strides, spelled
+from ..dtypes import c_strides, converted
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -297,6 +297,14 @@ class Kernel(_core.Kernel):
         others = keywords.get("shared_bytes", 0), keywords.get("stream"), bool(keywords.get("cooperative"))
         return self._launcher(grid, block, *others, keywords.get("cluster"))
 
+    if not TYPE_CHECKING:  # static checkers report an unknown attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            remedy = f": write {name}({self.name}, ...)" if name in ("launch", "offload", "offload_unsafe") else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{remedy}", name=name, obj=self
+            )
+
     def _launcher(
         self,
         grid: tuple[int, int, int],
@@ -379,10 +387,7 @@ class Kernel(_core.Kernel):
             )
         if isinstance(argument, DevicePtr):
             assert formal.dtype is not None  # a parameter without a dtype takes all pointers
-            wanted = spelled(formal.dtype.name)
-            remedy = f"lend an array of {wanted}"
-            if formal.access == _core.OA_READ:
-                remedy = f"lend a converted copy, such as x.astype({wanted})"
+            remedy = converted(formal.own_name or "x", formal.dtype.name)
             raise DTypeError(f"{need}, got a pointer to {argument.dtype}; {remedy}")
         if isinstance(argument, np.ndarray):
             raise HostPointerError(
@@ -418,7 +423,7 @@ class Kernel(_core.Kernel):
         raise ArgumentError(
             f"{self.name}: {self._formals[i].name} needs elements in C or Fortran order, with gaps between rows or "
             f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {pointer.shape}: "
-            "pass a contiguous copy (np.ascontiguousarray), or the whole array, with its stride as a number"
+            "copy it first, x = np.ascontiguousarray(x), or pass the whole array, with its stride as a number"
         )
 
     def _named_in_messages(self, argument: int) -> str:
@@ -437,6 +442,8 @@ class Kernel(_core.Kernel):
     def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
         if keywords:
             raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
+        names = [formal.own_name for formal in self._formals]
+        declared = [f"{name}: {text}" if name else text for name, text in zip(names, self.signature, strict=True)]
         raise ArgumentTypeError(
-            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(self.signature)}), got {len(arguments)}"
+            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(declared)}), got {len(arguments)}"
         )

@@ -20,7 +20,10 @@ def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
     if hasattr(kernel, "for_arguments"):
         result: Kernel = kernel.for_arguments(arguments)
         return result
-    raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one")
+    from .._advice import how_to_run, title
+
+    got = f"the function {title(kernel)}" if hasattr(kernel, "__name__") else f"a {type(kernel).__name__}"
+    raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {got}; {how_to_run(function, kernel)}")
 
 
 def parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:

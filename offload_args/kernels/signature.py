@@ -38,6 +38,11 @@ class Formal:
     partition: Partition | None = None  #: the partition by which the kernel divides the array
 
     @property
+    def own_name(self) -> str:
+        """The parameter's name in the source, which "argument 2 (x)" has in parentheses; "" if it is not known."""
+        return self.name.partition("(")[2].removesuffix(")")
+
+    @property
     def struct_bytes(self) -> int:
         """The size of an element that is a struct; 0 if the elements are not structs, and for a value."""
         return self.dtype.itemsize if self.access and self.dtype is not None and self.dtype.names is not None else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager, suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
@@ -52,6 +53,12 @@ def columns(name: str, operand: str, pointer: DevicePtr, rows: int, reason: str,
         need_dimensions(name, operand, pointer, 2, "or one")
     if pointer._shape[0] != rows:
         needed = f"({rows},{' n)' if len(pointer._shape) == 2 else ')'}"
+        reason = re.sub("A of that (order|shape)", f"A of shape {like._shape}", reason)
+        if name in ("lapack.gels", "lapack.gelsd"):
+            reason += (
+                f": its first rows are the right side, and become the solution; make {operand} = np.zeros({needed}), "
+            )
+            reason += "and copy the right side into it; linalg.lstsq needs no such array"
         raise misfit(name, operand, pointer, needed, reason)
     return matrix(name, operand, as_columns(pointer))
 
@@ -164,7 +171,8 @@ def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
     """Raise errors of the right sides before A is factored; otherwise the solution would raise them later."""
     if B._device != A._device:
         raise WrongDeviceError(
-            f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
+            f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device: "
+            f"lend its arrays in one region"
         )
     if not query(B).writable:
         raise DirectionError(

@@ -55,7 +55,7 @@ def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | 
     meant, copy_of = ("C", "ascontiguousarray") if order == "C" else ("Fortran", "asfortranarray")
     warnings.warn(
         f"{name}: {operand} has shape {B._shape} and strides {B._strides}, and the library needs {meant} order here: a "
-        f"copy is made on the device, and copied back; lend a copy in that order: numpy.{copy_of}({operand})",
+        f"copy is made on the device, and copied back; to avoid that, {operand} = np.{copy_of}({operand})",
         PerformanceWarning,
         stacklevel=_depth(),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from .._advice import is_of_signature, signature_error
 from .._core import query
 from .._operands import INT32, need_dtype, need_pointer, need_uncaptured
 from ..errors import ArgumentError, ExtentError
@@ -129,7 +130,12 @@ def stacked(
         def call(*arguments: Any, **options: Any) -> None:
             A = arguments[0] if arguments else options.get("A")
             if not isinstance(A, DevicePtr) or len(A._shape) < 3 or options.get("devices") is not None:
-                function(*arguments, **options)
+                try:
+                    function(*arguments, **options)
+                except TypeError as error:
+                    if not is_of_signature(error):
+                        raise
+                    raise signature_error(function, error, arguments, options) from None
                 return
             name, info = f"lapack.{function.__name__}", options.pop("info", None)
             pointers = dict(zip(("A", *operands), arguments, strict=False))

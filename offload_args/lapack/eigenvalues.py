@@ -106,8 +106,8 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
     if not lda or not ldb or (jobz == "V" and not b.ld_f):
         order, copy = ("Fortran", "asfortranarray") if a.ld_f else ("C", "ascontiguousarray")
         raise ArgumentError(
-            f"{name}: B has shape {B._shape} and strides {B._strides}, needs {order} order, as A has; lend a copy in "
-            f"it: numpy.{copy}(B)"
+            f"{name}: B has shape {B._shape} and strides {B._strides}, needs {order} order, as A has; copy it first: "
+            f"B = np.{copy}(B)"
         )
     vendor = vendor_of(name, A)
     need_uncaptured(name, A, B, w)

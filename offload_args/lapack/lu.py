@@ -38,7 +38,7 @@ __all__ = ["gesv", "getrf", "getri", "getrs"]
 
 _SINGULARS: Final = ("raise", "keep")
 _PIVOTS: Final = "the pivots, which libraries do not check"
-_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
+_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero; gelsd and linalg.lstsq take singular matrices"
 
 
 def _getrf_stack(
@@ -140,7 +140,7 @@ def _system(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str =
     if trans == "C" and t in "cz" and not a.ld_f:
         raise ArgumentError(
             f'{name}: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
-            f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
+            f"{A._strides}; factor A = np.asfortranarray(A)"
         )
     return t, a, b
 

@@ -246,7 +246,7 @@ def _job(
     fits = [order for order in ("F", "C") if all(g is None or g[2 + (order == "C")] for g in (a, u, vt))]
     if not fits:
         raise ArgumentError(
-            'lapack.gesvd: A, U and VT need one order; lend copies in it: numpy.asfortranarray, or order="F"'
+            'lapack.gesvd: A, U and VT need one order; make them with order="F", or A = np.asfortranarray(A)'
         )
     return _Job(t, a, jobu, u, jobvt, vt, fits)
 

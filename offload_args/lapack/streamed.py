@@ -32,7 +32,7 @@ __all__ = ["factor_definite", "factor_general", "solve_definite", "solve_general
 Range = tuple[int, int]
 
 _INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
-_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
+_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero; gelsd and linalg.lstsq take singular matrices"
 # Columns of the narrowest panel that is factored on a device.
 _NARROWEST: Final = 8
 # Panels that fit into the memory.
@@ -209,8 +209,8 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
         )
     if trans == "C" and A.dtype.kind == "c" and not _by_columns(A):
         raise ArgumentError(
-            f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor a copy in it: '
-            f"numpy.asfortranarray(A)"
+            f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor '
+            f"A = np.asfortranarray(A)"
         )
     _solve_factored(name, A, ipiv, B, trans, used)
 

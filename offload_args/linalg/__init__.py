@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._core import reused
 from ..display import missing
 from .products import matmul, matrix_power
 from .spectral import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr, svd
@@ -53,6 +54,8 @@ __all__ = [
     "solve",
     "svd",
 ]
+
+reused.update({function: -1 for name in __all__ if not isinstance(function := globals()[name], type)})
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(

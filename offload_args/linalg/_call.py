@@ -151,7 +151,7 @@ class Call:
             if first[1]._device != value._device:
                 raise WrongDeviceError(
                     f"{self.name}: {operand} is on {value.device}, and {first[0]} is on {first[1].device}; all "
-                    f"pointers of a call must be on one device"
+                    f"pointers of a call must be on one device: lend its arrays in one region"
                 )
             if self._device is not None and as_device(self._device).number != value._device:
                 raise WrongDeviceError(
@@ -234,7 +234,8 @@ class Call:
         """Return the shape of an operand; raise LinAlgError unless its matrices are square."""
         shape = self.need_stack(operand)
         if shape[-1] != shape[-2]:
-            raise np.linalg.LinAlgError(f"{self.name}: {operand} has shape {shape}, and needs square matrices")
+            remedy = "; linalg.lstsq takes other shapes" if self.name in ("linalg.solve", "linalg.inv") else ""
+            raise np.linalg.LinAlgError(f"{self.name}: {operand} has shape {shape}, and needs square matrices{remedy}")
         return shape
 
     def order_of(self, operand: str) -> str:

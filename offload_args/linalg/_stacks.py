@@ -188,19 +188,20 @@ def clear_triangles(pointer: DevicePtr, keep: str) -> None:
             whole._view(i * apart + start * itemsize, (count, stop - start), (step, itemsize)).fill(0)
 
 
-def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Infos, reason: str) -> None:
+def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Infos, reason: str, remedy: str = "") -> None:
     """Raise a LinAlgError that names the matrices whose info is not 0. `reason` may contain {info}, which stands for
     the first such info."""
     wrong = np.flatnonzero(infos).tolist()
     if not wrong:
         return
     if not batch:
-        raise np.linalg.LinAlgError(f"{name}: {operand} {reason.format(info=infos[wrong[0]])}")
+        raise np.linalg.LinAlgError(f"{name}: {operand} {reason.format(info=infos[wrong[0]])}{remedy}")
     names = [f"{operand}[{', '.join(map(str, np.unravel_index(i, batch)))}]" for i in wrong[:4]]
     more = f", and {len(wrong) - 4} more" if len(wrong) > 4 else ""
     raise np.linalg.LinAlgError(
         f"{name}: {names[0]} {reason.format(info=infos[wrong[0]])}"
         + (f"; so it is with {', '.join(names[1:])}{more}" if len(wrong) > 1 else "")
+        + remedy
     )
 
 

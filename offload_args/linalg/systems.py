@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SlogdetResult", "cholesky", "det", "inv", "inverse", "lstsq", "slogdet", "solve"]
 
+_PSEUDO = "; linalg.lstsq(a, np.eye(len(a)))[0] is its pseudoinverse"
 _SINGULAR = "is singular: pivot {info} of its factor U is zero"
 
 
@@ -73,7 +74,10 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
     shape = call.shapes["b"]
     is_vector = len(shape) == 1
     if not shape or shape[0 if is_vector else -2] != n:
-        raise ArgumentError(f"linalg.solve: b has shape {shape}, needs {n} rows, as a of shape {call.shapes['a']} has")
+        remedy = "; b[..., None] has a column for each matrix" if shape == (*outer, n) else ""
+        raise ArgumentError(
+            f"linalg.solve: b has shape {shape}, needs {n} rows, as a of shape {call.shapes['a']} has{remedy}"
+        )
     batch = call.broadcast(tuple(outer), () if is_vector else shape[:-2])
     # The result of a stack of systems with one vector is a stack of vectors.
     inner = (n,) if is_vector else shape[-2:]
@@ -87,7 +91,7 @@ def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
     factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
     arrange(factors, a)
     pivots, infos = factor(name, factors)
-    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
+    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR, "; linalg.lstsq solves singular systems")
     if 0 in x._shape:
         return
     if is_vector:
@@ -128,7 +132,7 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     factors = new(a, a._shape, a.dtype, "F" if stored(name, "a", x).ld_f else "C")
     arrange(factors, a)
     pivots, infos = factor(name, factors)
-    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
+    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR, _PSEUDO)
     if invert_factored(name, factors, pivots, x):
         return
     set_identity(x)

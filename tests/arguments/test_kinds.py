@@ -238,3 +238,20 @@ def test_wrong_interfaces_of_host_memory_are_refused_by_name(device: str) -> Non
         shared = Shared(ramp(3), answer)
         with pytest.raises(ArgumentTypeError, match="argument 1: Shared.__dlpack_device__ needs"):
             lend(shared, device=device)
+
+
+def test_a_device_a_shape_or_a_region_in_place_of_an_array_is_told_its_place(device: str) -> None:
+    x = ramp(3)
+    wrong: list[tuple[Any, str]] = [
+        ((x, "host"), r'argument 2 is the device host, not an array: pass it by name, device="host"$'),
+        ((x, Device("host")), r'argument 2 is the device host, .*device="host"$'),
+        (
+            (Out((3, 3)),),
+            r"argument 1 is Out\(\(3, 3\)\), .*, y = np\.empty\(\(3, 3\)\), and lend Out\(y\); Scratch\(\(3, 3\)\)",
+        ),
+        ((Out(3),), r"argument 1 is Out\(3\), .* y = np\.empty\(3\)"),
+        ((offload_args(x),), "argument 1 is a region, not an array: enter it"),
+    ]
+    for arguments, words in wrong:
+        with pytest.raises(ArgumentTypeError, match=f"^offload_args: {words}"):
+            offload_args(*arguments, device=device).open()

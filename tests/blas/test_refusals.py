@@ -14,6 +14,7 @@ from offload_args import Device, In, blas, offload_args
 from offload_args.errors import (
     AliasError,
     ArgumentError,
+    ArgumentTypeError,
     DirectionError,
     DTypeError,
     HostPointerError,
@@ -60,8 +61,11 @@ def test_a_scalar_that_was_left_out_is_named(device: str) -> None:
                 lambda: blas.gemm_batched(1.0, [dA], [dA], [dA]),  # type: ignore[call-arg]
                 "'beta', got a list in place of beta",
             ),
-            (lambda: blas.gemm(1.0, dA), r"^gemm\(\) missing 3 required"),  # type: ignore[call-arg]
-            (lambda: blas.gemm(1.0, dA, dA, 0.0), "'C'$"),  # type: ignore[call-arg]
+            (lambda: blas.gemm(1.0, dA), r"^blas\.gemm\(\) missing 3 required"),  # type: ignore[call-arg]
+            (
+                lambda: blas.gemm(1.0, dA, dA, 0.0),  # type: ignore[call-arg]
+                r"'C'; write blas\.gemm\(alpha, A, B, beta, C, \.\.\.\)$",
+            ),
         ]
         for call, words in calls:
             with pytest.raises(TypeError, match=words):
@@ -75,7 +79,7 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.gemv(1, A, x, 0, y, trans="T"), r'gemv: x has shape \(5,\), needs \(3,\) .* trans="T"'),
     (lambda A, x, y: blas.ger(1, x, y, A), r"ger: x has shape \(5,\), needs \(3,\)"),
     (lambda A, x, y: blas.axpy(1, x, y), r"axpy: y has shape \(3,\), needs \(5,\) as x has"),
-    (lambda A, x, y: blas.axpy(1, A, y), r"axpy: x has shape \(3, 5\), needs 1 dimension; .* such as x\[0\]"),
+    (lambda A, x, y: blas.axpy(1, A, y), r"axpy: x has shape \(3, 5\), needs 1 dimension; pass x\.reshape\(-1\)"),
     (lambda A, x, y: blas.gemv(1, x, x, 0, y), r"gemv: A has shape \(5,\), needs 2 dimensions; pass A\[:, None\]"),
     (lambda A, x, y: blas.nrm2(A), r"nrm2: x has shape \(3, 5\), needs 1 dimension"),
     (lambda A, x, y: blas.symv(1, A, x, 0, y), r"symv: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
@@ -125,11 +129,11 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
     ),
     (
         lambda A, x, y: blas.gbmv(1, A, x, 0, y, kl=1, ku=1),
-        r"gbmv: ab has shape \(3, 5\) and strides \(40, 8\), needs Fortran order.*numpy\.asfortranarray\(ab\)",
+        r"gbmv: ab has shape \(3, 5\) and strides \(40, 8\), needs Fortran order.*ab = np\.asfortranarray\(ab\)",
     ),
     (
         lambda A, x, y: blas.gbmv(1, A.T[::-1], y, 0, x, kl=2, ku=2),
-        r"gbmv: ab has shape \(5, 3\) and strides .*numpy\.asfortranarray\(ab\)",
+        r"gbmv: ab has shape \(5, 3\) and strides .*ab = np\.asfortranarray\(ab\)",
     ),
     (lambda A, x, y: blas.sbmv(1, A.T, x, 0, x), r"sbmv: ab has shape \(5, 3\), needs \(5, 5\) for x of shape \(5,\)"),
     (lambda A, x, y: blas.hbmv(1, A, x, 0, y), r"hbmv: y has shape \(3,\), needs \(5,\) as x has"),
@@ -141,7 +145,7 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.hpr2(1, y, x, y), r"hpr2: y has shape \(5,\), needs \(3,\) as x has"),
     (
         lambda A, x, y: blas.tpmv(A[:, 0], x[:2]),
-        r"tpmv: ap has strides \(40,\), needs \(8,\), .*numpy\.ascontiguousarray\(ap\)",
+        r"tpmv: ap has strides \(40,\), needs \(8,\), .*ap = np\.ascontiguousarray\(ap\)",
     ),
     (lambda A, x, y: blas.tpmv(A, x), r"tpmv: ap has shape \(3, 5\), needs 1 dimension"),
     (lambda A, x, y: blas.tbmv(A, x, trans="X"), r'tbmv: trans must be "N" or "T" or "C", got \'X\''),
@@ -334,7 +338,9 @@ def test_orders_that_no_call_can_express(device: str) -> None:
     A = np.zeros((3, 3), np.complex128)
     F = np.asfortranarray(A)
     with offload_args(A, F, device=device) as (dA, dF):
-        with refusing(ArgumentError, r"^blas\.gemm: .*needs the order of C, got A F, B F, C C; .*order=\"F\""):
+        with refusing(
+            ArgumentError, r"^blas\.gemm: .*needs the order of C, got A F, B F, C C; .*A = np\.ascontiguousarray"
+        ):
             blas.gemm(1, dF, dF, 0, dA, trans_a="C")
         with refusing(ArgumentError, r"^blas\.symm: B and C need the same order, got A F, B F, C C"):
             blas.symm(1, dF, dF, 0, dA)
@@ -369,3 +375,72 @@ def test_refusals_of_the_vendors_call_come_through(device: str) -> None:
         refusing(WrongDeviceError, r"gemv: "),
     ):
         blas.gemv(1, dA, dx, 0, dy)
+
+
+def test_misplaced_operands_are_told_by_the_order_of_the_arguments(device: str) -> None:
+    x, y = np.ones(3), np.ones(3)
+    untyped: Any = blas
+    with offload_args(np.ones((3, 3)), x, y, device=device) as (dA, dx, dy):
+        order = r"write blas\.gemv\(alpha, A, x, beta, y, \.\.\.\)$"
+        calls: list[tuple[Callable[[], object], str]] = [
+            (
+                lambda: untyped.gemv(1.0, dA, dx, dy, 0.0),
+                rf"^blas\.gemv: beta needs a number, got a pointer of shape \(3,\), and y needs a D.*got 0\.0; {order}",
+            ),
+            (lambda: untyped.gemv(dA, dx, dy, 1.0, 0.0), rf"alpha needs .*, and y needs a DevicePtr, .*{order}"),
+            (lambda: untyped.axpy(dx, 2.0, dy), r"alpha needs a number, .*; write blas\.axpy\(alpha, x, y\)$"),
+            (lambda: untyped.axpy(dx, dy, 2.0), r"alpha needs a number, .*, and y needs a DevicePtr, got 2\.0"),
+            (lambda: untyped.scal(dx, 2.0), r"alpha needs a number, .*; write blas\.scal\(alpha, x\)$"),
+            (
+                lambda: untyped.gemv("N", 3, 3, 1.0, dA, 3, dx, 1, 0.0, dy, 1),
+                r"takes 5 .*11 were given; write blas\.gemv\(.*\): sizes, leading .* come from the pointers$",
+            ),
+            (
+                lambda: untyped.gemv(1.0, dA, dx, 0.0, dy, device="host"),
+                r"'device'; it runs on the device of its pointers: pass device= to offload_args, or to call$",
+            ),
+            (lambda: untyped.gemv(1.0, dA, dx, 0.0, dy, transpose="T"), rf"'transpose'; {order}"),
+        ]
+        for wrong, words in calls:
+            with pytest.raises(ArgumentTypeError, match=words):
+                wrong()
+    assert (y == 1).all()
+
+
+def test_a_region_in_place_of_its_pointer_is_entered(device: str) -> None:
+    region = offload_args(np.ones(3), device=device)
+    with pytest.raises(HostPointerError, match=r"x needs a DevicePtr, .*; a region gives .*: with region as \(dx,\)$"):
+        blas.scal(2.0, region)  # type: ignore[arg-type]
+
+
+def test_a_matrix_for_a_vector_names_the_vector_of_all_elements(device: str) -> None:
+    A = np.arange(6.0).reshape(2, 3)
+    for array, part in ((A, r"x\.reshape\(-1\)"), (np.asfortranarray(A), r"x\.T\.reshape\(-1\)")):
+        with offload_args(array, device=device) as (dA,):
+            for wrong in (lambda: blas.nrm2(dA), lambda: blas.scal(2.0, dA), lambda: blas.dot(dA, dA)):
+                with pytest.raises(ArgumentError, match=rf"x has shape \(2, 3\), needs 1 dimension; pass {part}, the"):
+                    wrong()
+            assert np.isclose(blas.nrm2(dA.reshape(-1) if array is A else dA.T.reshape(-1)), np.linalg.norm(A))
+    with offload_args(A, device=device) as (dA,):
+        with pytest.raises(ArgumentError, match=r"x\[0\], or, for .*: x = np\.ascontiguousarray\(x\)$"):
+            blas.nrm2(dA[:, :2])
+
+
+def test_a_product_of_other_dimensions_names_the_function_for_them(device: str) -> None:
+    A, x, S = np.ones((3, 3)), np.ones(3), np.ones((4, 3, 3))
+    with offload_args(A, x, S, np.ones((4, 3)), device=device) as (dA, dx, dS, dX):
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: blas.gemm(1.0, dA, dx, 0.0, dA), r"B has shape \(3,\), .*; blas\.gemv multiplies .*B\[:, None\]$"),
+            (lambda: blas.gemv(1.0, dA, dA, 0.0, dA), r"x has shape \(3, 3\), .*; blas\.gemm multiplies matrices"),
+            (
+                lambda: blas.gemv(1.0, dx, dA, 0.0, dx),
+                r"; A and x are exchanged: write blas\.gemv\(alpha, A, x, beta, y",
+            ),
+            (
+                lambda: blas.gemv(1.0, dS, dX, 0.0, dX),
+                r"blas\.gemm takes stacks: .*A, x\[\.\.\., None\], beta, y\[\.\.\., N",
+            ),
+        ]
+        for wrong, words in calls:
+            with pytest.raises(ArgumentError, match=words):
+                wrong()

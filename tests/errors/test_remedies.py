@@ -15,7 +15,9 @@ from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
     DeviceMemoryError,
+    DeviceUnavailableError,
     DirectionError,
+    DTypeError,
     HostAccessError,
     HostPointerError,
     PerformanceWarning,
@@ -64,7 +66,7 @@ def test_an_out_of_which_a_triangle_is_updated_is_filled_first(device: str) -> N
 def test_a_read_only_array_is_lent_as_a_writable_copy(device: str) -> None:
     x = ramp(4)
     x.flags.writeable = False
-    with pytest.raises(DirectionError, match=r"lend a writable copy, such as x\.copy\(\)"):
+    with pytest.raises(DirectionError, match=r"lend a writable copy, x = x\.copy\(\)"):
         offload_args(Out(x), device=device).open()
     with offload_args(x, device=device) as (dx,):
         with pytest.raises(DirectionError, match="lend it as InOut"):
@@ -225,3 +227,68 @@ def test_an_option_in_small_letters_is_told_in_capitals(device: str) -> None:
 def test_the_package_lists_its_public_names_alone() -> None:
     assert dir(package) == sorted([*package.__all__, "__version__"])
     assert {"HostAttributeError", "blas", "cublas", "launch"} <= set(dir(package))
+
+
+def run_remedy(error: Exception, names: dict[str, object]) -> None:
+    """Run the assignment that an error's text names, such as "y = y.astype(np.float64)"."""
+    exec(re.search(r"[A-Za-z]+ = \w+\.\S+\)", str(error))[0], {"np": np}, names)  # type: ignore[index]
+
+
+def test_a_written_array_of_another_dtype_is_converted_under_its_name(device: str) -> None:
+    names = {"A": np.eye(3) + 1, "x": np.arange(3.0), "y": np.zeros(3, np.float32)}
+    with pytest.raises(
+        DTypeError, match=r"y is float32, needs A's float64; convert .*: y = y\.astype\(np\.float64\)$"
+    ) as e:
+        call(blas.gemv, 1.0, names["A"], names["x"], 0.0, names["y"], device=device)
+    run_remedy(e.value, names)
+    call(blas.gemv, 1.0, names["A"], names["x"], 0.0, names["y"], device=device)
+    np.testing.assert_array_equal(names["y"], [3, 4, 5])
+
+
+def test_an_integer_array_that_is_scaled_is_converted_under_its_name(device: str) -> None:
+    names = {"x": np.ones(3, int)}
+    with pytest.raises(DTypeError, match=r"x = x\.astype\(np\.float64\)$") as raised:
+        call(blas.scal, 2.0, names["x"], device=device)
+    run_remedy(raised.value, names)
+    call(blas.scal, 2.0, names["x"], device=device)
+    assert names["x"].tolist() == [2, 2, 2]
+
+
+def test_an_array_that_devices_can_not_hold_is_converted_under_its_name(device: str) -> None:
+    for dtype, words in ((np.longdouble, "float64"), (">f8", "newbyteorder"), (object, "float64")):
+        names = {"x": np.ones(3, dtype)}
+        with pytest.raises(DTypeError, match=words) as raised:
+            call(blas.scal, 2.0, names["x"], device=device)
+        exec(re.search(r"x = x\.astype\(.*\)$", str(raised.value))[0], {"np": np}, names)  # type: ignore[index]
+        call(blas.scal, 2.0, names["x"], device=device)
+        assert names["x"].tolist() == [2, 2, 2]
+
+
+def test_pivots_of_another_dtype_and_a_right_side_of_another_order_are_made_under_their_names(device: str) -> None:
+    names = {"A": np.asfortranarray(2 * np.eye(2)), "ipiv": np.zeros(2, int), "B": np.ones(2, np.float32)}
+    for operand in ("ipiv", "B"):
+        with pytest.raises(DTypeError, match=rf"{operand} needs .*{operand} = {operand}\.astype") as raised:
+            call(lapack.gesv, names["A"], names["ipiv"], names["B"], device=device)
+        run_remedy(raised.value, names)
+    call(lapack.gesv, names["A"], names["ipiv"], names["B"], device=device)
+    assert names["B"].tolist() == [0.5, 0.5]
+
+
+def test_a_matrix_without_an_order_is_copied_under_its_name(device: str) -> None:
+    with offload_args(np.ones((4, 6)), np.zeros(4), device=device) as (dA, dy):
+        with pytest.raises(ArgumentError, match=r"copy it first: A = np\.ascontiguousarray\(A\)$"):
+            blas.gemv(1.0, dA[:, ::2], dy[:3], 0.0, dy)
+
+
+def test_tiles_of_another_dtype_name_the_conversion(device: str) -> None:
+    A, C = np.eye(2), np.zeros((2, 2), np.float32)
+    with pytest.raises(DTypeError, match=r"C needs np\.float64 as A has, got float32; .*C = C\.astype\(np\.float64\)$"):
+        blas.gemm(1.0, A, A, 0.0, C, devices=[device])
+
+
+def test_a_host_without_the_device_names_the_host(device: str) -> None:
+    for name, remedy in (("cpu", 'device="host" is the CPU'), ("gpu", "without device="), ("sim:9", 'device="host"')):
+        with pytest.raises(DeviceUnavailableError, match=rf"{name}.*; .*{remedy}"):
+            call(blas.scal, 2.0, np.ones(3), device=name)
+    with pytest.raises(ArgumentError, match=r"got 0; Device\.from_index\(0\) is"):
+        call(blas.scal, 2.0, np.ones(3), device=0)

@@ -53,10 +53,12 @@ def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_d
 def test_a_dtype_that_does_not_suit_is_told_with_the_conversion() -> None:
     formula, total = elementwise("y = x", x=In[np.float32], y=Out[np.float32]), reduce("sum", x=np.float32)
     x, y = np.ones(4), np.zeros(4, np.float32)
-    words = r"argument 1 \(x\) .* got a pointer to float64; lend a converted copy, such as x\.astype\(np\.float32\)$"
+    words = r"argument 1 \(x\) .* got a pointer to float64; convert it first: x = x\.astype\(np\.float32\)$"
     with pytest.raises(errors.DTypeError, match=words):
         offload(formula, x, y, device="host")
-    with pytest.raises(errors.DTypeError, match=r"x needs dtype float32, got float64; .* x\.astype\(np\.float32\)$"):
+    with pytest.raises(
+        errors.DTypeError, match=r"x needs dtype float32, got float64; .* x = x\.astype\(np\.float32\)$"
+    ):
         total(x, device="host")
     offload(formula, x.astype(np.float32), y, device="host")
     assert (y == 1).all() and total(x.astype(np.float32), device="host") == 4
@@ -247,3 +249,34 @@ def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
     ]:
         with pytest.raises(error, match=re.escape(words)):
             reduction(*arguments, device="host")
+
+
+def test_wrong_formulas_and_operations_are_told_with_the_right_form() -> None:
+    x, result = np.ones(3), np.empty(2)
+    wrong = (
+        (
+            lambda: elementwise(np.exp, x=In[np.float64], y=Out[np.float64]),
+            "needs a string, such as 'y = exp.x.', got <uf",
+        ),
+        (lambda: elementwise("exp(x)", x=In[np.float64], y=Out[np.float64]), r"parameter y: write 'y = exp\(x\)'$"),
+        (lambda: reduce("mean", x=np.float64), r"got 'mean'; for a mean, divide the sum by x\.size$"),
+        (lambda: reduce(np.sum, x=np.float64), "; write 'sum'$"),
+        (
+            lambda: reduce("sum", x=In[np.float64]),
+            r"x needs a dtype, got In\[float64\]: write x=np\.float64, and pass the",
+        ),
+        (lambda: reduce("sum", x=x), r"x needs a dtype, got a ndarray: write x=np\.float64"),
+    )
+    for make, words in wrong:
+        with pytest.raises(errors.SignatureError, match=words):
+            make()
+    total = reduce("sum", x=np.float64)
+    with offload_args(x, result) as (dx, dresult):
+        with pytest.raises(
+            errors.ArgumentError, match="got 1; with pointers, the result is one, too; NumPy arrays need n"
+        ):
+            total(dx)
+        with pytest.raises(
+            errors.ArgumentError, match=r"needs 1 element of float64, got 2 .*= np\.empty\(1, np\.float64\)$"
+        ):
+            total(dx, dresult)

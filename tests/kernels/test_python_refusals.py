@@ -674,3 +674,25 @@ def test_words_of_kernels_are_refused_outside() -> None:
     ):
         here.index()
     assert math.isfinite(double(3))
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("print(y[i])", "kernels print nothing: write the value into an array"),
+        ("y[i] = np.sum(x)", r"x without a subscript: .*for a sum or maximum, write the loop, or use kernels\.reduce$"),
+        ("y[i] = x.mean()", r"x\.mean: an array has size, .* use kernels\.reduce$"),
+        ("y[i] = exp(x[i])", r"the name exp: nothing has it: write math\.exp$"),
+        ("y[i] = sign(x[i])", r"the name sign: nothing has it: write \(x > 0\) - \(x < 0\)"),
+        ("y[i] = maximum(x[i], 0)", r"the name maximum: nothing has it: write np\.maximum$"),
+        ("y[i] = scaled(x[i])", r"nothing has it: define it before the kernel; did you mean scale\?$"),
+        ("y[i] = np.erf(x[i])", r"numpy has no erf; write math\.erf$"),
+        ("y[i] = np.where(x[i] > 0, x[i], 0)", r"np\.where: .*: write a if condition else b$"),
+        ("y[i] = np.clip(x[i], 0, 1)", r"np\.clip: .*: write min\(max\(x, least\), most\)$"),
+    ],
+)
+def test_functions_of_numpy_that_kernels_lack_name_those_that_they_have(statement: str, message: str) -> None:
+    source = f"def f(x: X, y: Line):\n    for i in y.mine():\n        {statement}\n"
+    names = {"X": In[np.float32], "Line": Line, "np": np, "scale": 2}
+    with pytest.raises(errors.KernelError, match=message):
+        offload(kernel(function_of(source, f"<f {statement}>", names)), np.ones(4, np.float32), np.ones(4, np.float32))

@@ -11,7 +11,23 @@ import pytest
 from helpers.arrays import ramp
 from helpers.devices import open_or_skip
 from kernels.images import module_for
-from offload_args import Device, In, InOut, Kernel, Module, Out, Shared, errors, launch, offload, offload_args, testing
+from offload_args import (
+    Device,
+    In,
+    InOut,
+    Kernel,
+    Module,
+    Out,
+    Shared,
+    blas,
+    errors,
+    launch,
+    linalg,
+    offload,
+    offload_args,
+    testing,
+)
+from offload_args.kernels import reduce
 
 N = 40
 
@@ -305,3 +321,29 @@ def test_an_unloaded_module_has_no_kernels(module: Module, device: str) -> None:
     with pytest.raises(errors.StalePointerError, match="unloaded"):
         offload(relu, x, 4, device=device)
     module.unload()
+
+
+def test_objects_that_are_no_kernels_are_told_how_they_run(device: str) -> None:
+    A, y = np.ones((3, 3)), np.zeros(())
+    total = reduce("sum", A=np.float64)
+    wrong: list[tuple[Any, str]] = [
+        (total, r"got a Reduction; call the reduction itself, .*: total\(A\), or total\(A, out\)$"),
+        (blas.scal, r"got the function blas\.scal; .* write call\(blas\.scal, \.\.\.\)$"),
+        (linalg.solve, r"call it directly: result = linalg\.solve\(\.\.\.\) takes NumPy arrays and device=$"),
+        (np.exp, r'kernels\.elementwise\("y = exp\(x\)", x=In\[np\.float64\], y=Out\[np\.float64\]\) makes one$'),
+        (lambda a, b: None, "decorate the function with @kernel"),
+        ("y = x", r"got a str; kernels\.elementwise\(formula, \.\.\.\) makes one of a formula, Module\.load"),
+        (A, r"the kernel is the first argument: offload\(kernel, \.\.\.\)$"),
+        (object(), "got a object; @kernel, kernels.elementwise and Module.kernel make one"),
+    ]
+    for kernel, words in wrong:
+        with pytest.raises(errors.ArgumentTypeError, match=f"^offload: kernel needs a Kernel, .*{words}"):
+            offload(kernel, A, y, device=device)
+    with offload_args(A, device=device) as (dA,):
+        with pytest.raises(
+            errors.ArgumentTypeError, match=r"launch: .*call it with the pointers, blas\.scal\(\.\.\.\)$"
+        ):
+            launch(blas.scal, 2.0, dA)  # type: ignore[arg-type]
+    assert total(A, device=device) == 9
+    total(A, y, device=device)
+    assert y == 9

@@ -332,3 +332,26 @@ def test_the_other_triangle_of_a_stack_is_not_read(device: str, matrices: Matric
     A = np.where(np.triu(np.ones((3, 3)), 1) != 0, np.array(np.nan, matrices.dtype), gram)
     w, v = linalg.eigh(A, device=device)
     assert matrices.near(gram @ v, v * w[:, None])
+
+
+def test_a_vector_for_each_matrix_is_passed_as_a_column(device: str) -> None:
+    a, b = np.stack([2 * np.eye(3)] * 4), np.ones((4, 3))
+    with pytest.raises(
+        ArgumentError, match=r"b has shape \(4, 3\), needs 3 rows, .*; b\[\.\.\., None\] has a column for each"
+    ):
+        linalg.solve(a, b, device=device)
+    assert (linalg.solve(a, b[..., None], device=device) == 0.5).all()
+
+
+def test_a_singular_or_rectangular_system_names_least_squares(device: str) -> None:
+    singular, wide = np.diag([2.0, 0.0]), np.ones((2, 3))
+    with pytest.raises(np.linalg.LinAlgError, match=r"; linalg\.lstsq solves singular systems$"):
+        linalg.solve(singular, np.ones(2), device=device)
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"; linalg\.lstsq\(a, np\.eye\(len\(a\)\)\)\[0\] is its pseudoinverse$"
+    ):
+        linalg.inv(singular, device=device)
+    np.testing.assert_allclose(linalg.lstsq(singular, np.eye(2), device=device)[0], np.linalg.pinv(singular))
+    for function, rest in ((linalg.solve, (np.ones(2),)), (linalg.inv, ())):
+        with pytest.raises(np.linalg.LinAlgError, match=r"needs square matrices; linalg\.lstsq takes other shapes$"):
+            function(wide, *rest, device=device)

@@ -13,6 +13,7 @@ from offload_args import In, Out, Scratch, lapack, offload_args
 from offload_args.errors import (
     AliasError,
     ArgumentError,
+    ArgumentTypeError,
     DirectionError,
     DTypeError,
     HostPointerError,
@@ -82,7 +83,7 @@ def test_other_errors_name_the_function_and_the_copy(device: str) -> None:
         for call, text in (
             (
                 lambda: lapack.geqrf(dtall, dtau),
-                r"^lapack\.geqrf: A .* needs Fortran order.*numpy\.asfortranarray\(A\)",
+                r"^lapack\.geqrf: A .* needs Fortran order.*A = np\.asfortranarray\(A\)",
             ),
             (lambda: lapack.syevd(dA, dw), r'^lapack\.syevd: A .* needs Fortran order for jobz="V"'),
             (lambda: lapack.getrf(dtall, dp), r"^lapack\.getrf: ipiv has shape \(3,\), needs \(2,\)"),
@@ -251,3 +252,21 @@ def test_an_operand_that_the_library_names_otherwise_is_named_as_the_caller_does
                 call()
             library = str(caught.value).partition(": ")[2].partition(" ")[0]
             assert library == named or f"its {library} is {named}" in caught.value.__notes__[0]
+
+
+def test_a_right_side_that_is_too_short_is_told_the_shape_of_A(device: str) -> None:
+    wanted = r"B has .*needs \(5,\) for A of shape \(2, 5\): .*; make B = np\.zeros\(\(5,\)\), .*; linalg\.lstsq needs"
+    for function, rest in ((lapack.gels, ()), (lapack.gelsd, (np.empty(2),))):
+        with offload_args(np.ones((2, 5), order="F"), np.ones(2), *rest, device=device) as (dA, dB, *others):
+            with pytest.raises(ArgumentError, match=wanted):
+                function(dA, dB, *others)
+
+
+def test_a_call_without_pivots_and_one_with_a_device_name_the_arguments(device: str) -> None:
+    with offload_args(np.eye(2), np.ones(2), device=device) as (dA, db):
+        with pytest.raises(ArgumentTypeError, match=r"'B'; write lapack\.gesv\(A, ipiv, B, \.\.\.\)$"):
+            lapack.gesv(dA, db)  # type: ignore[call-arg]
+        with pytest.raises(
+            ArgumentTypeError, match=r"^lapack\.potrf\(\) got .*'device'; it runs on the device of its p"
+        ):
+            lapack.potrf(dA, device="host")  # type: ignore[call-arg]

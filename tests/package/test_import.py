@@ -40,3 +40,22 @@ for p in pointers: blas.scal(2.0, p)
     assert printed(code) == ""
     left = python(code + "\nwith offload_args(np.ones(2)): sys.exit(7)")
     assert (left.returncode, left.stderr) == (7, "")
+
+
+def test_a_name_that_the_package_lacks_is_told_where_it_is() -> None:
+    wrong = {
+        "solve": r"; linalg\.solve is one, by from offload_args import linalg$",
+        "gemm": r"; blas\.gemm is one",
+        "zeros": r"; arrays are NumPy's: make one by np\.zeros\(",
+        "array": r"; arrays are NumPy's: make one by np\.array\(",
+        "asarray": r"; arrays are NumPy's",
+        "zeros_like": r"Scratch\(shape, dtype\)",
+        "float32": r"; dtypes are NumPy's: np\.float32$",
+        "asnumpy": r"pointers have to_host\(\)$",
+        "sum": r'; use kernels\.reduce\("sum", .* or np\.sum of arrays$',
+        "ofload": "; did you mean offload",
+    }
+    for name, remedy in wrong.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'{remedy}|no attribute '{name}'.*{remedy}"):
+            getattr(package, name)
+        assert not hasattr(package, name)

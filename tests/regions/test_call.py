@@ -24,6 +24,7 @@ from offload_args import (
 from offload_args._core import reused
 from offload_args.errors import (
     ArgumentError,
+    ArgumentTypeError,
     PerformanceWarning,
     UnwrittenWarning,
 )
@@ -164,3 +165,12 @@ def test_call_passes_on_arguments_that_are_no_arrays(device: str) -> None:
     passed = [1, 2.5, None, "text", [ramp(2)], np.float32(3), {"a": 1}]
     call(lambda *arguments: seen.extend(arguments), *passed, device=device)
     assert all(a is b for a, b in zip(seen, passed, strict=True))
+
+
+@pytest.mark.parametrize("name", ["linalg.solve", "linalg.matmul", "fft.fft"])
+def test_a_function_that_returns_new_arrays_is_refused_and_called_directly(device: str, name: str) -> None:
+    module, _, function = name.partition(".")
+    x = np.ones(4)
+    with pytest.raises(ArgumentTypeError, match=rf"^call: .* got {name}, which .* call it directly: result = {name}\("):
+        call(getattr(getattr(package, module), function), np.eye(4), x, device=device)
+    assert (x == 1).all()

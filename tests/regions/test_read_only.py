@@ -232,3 +232,22 @@ def test_a_read_only_view_between_the_columns_of_a_lent_array_is_not_written(dev
         with offload_args(v, device=device) as (dv,), pytest.raises(DirectionError, match="read-only"):
             dv.fill(1.0)
     np.testing.assert_array_equal(A, ramp(4, 6))
+
+
+def test_a_write_by_the_host_in_a_region_is_noted_with_the_array_and_the_remedy(device: str) -> None:
+    x, other = ramp(3), ramp(3)
+
+    def add_one(values: Array) -> None:
+        values += 1
+
+    for write, name in ((lambda: x.__setitem__(0, 5.0), "x"), (lambda: add_one(x[:2]), "values")):
+        with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, x, device=device):
+            write()
+        (note,) = raised.value.__notes__
+        assert note.startswith(f"offload_args: the region lends {name}, which the host can't write until")
+        assert f"`with update({name}):`" in note
+    mine = ramp(3)
+    mine.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, device=device):
+        mine[0] = 1.0
+    assert not hasattr(raised.value, "__notes__")

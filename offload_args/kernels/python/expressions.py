@@ -292,7 +292,8 @@ class Expressions(Names):
         if isinstance(node, ast.Name) and self.array_named(node.id) is not None:
             self.refuse(
                 node, f"{node.id} without a subscript", f"use its elements, {node.id}.size or {node.id}.shape; only a "
-                "function of kernels takes an array, one that is In"
+                "function of kernels takes an array, one that is In; for a sum or maximum, write the loop, or use "
+                "kernels.reduce"
             )  # fmt: skip
         value = self.value_of(node)
         if value is MISSING:
@@ -368,7 +369,10 @@ class Expressions(Names):
                 items: list[ast.expr] = [self.extent(node, base, 0), self.extent(node, base, 1)]
                 return ast.copy_location(ast.Tuple(items, ast.Load()), node)
             if self.array_named(base.id) is not None:
-                remedy = "an array has size, shape and, if it is written, mine() and box()"
+                remedy = (
+                    "an array has size, shape and, if it is written, mine() and box(); for a sum or maximum, write the "
+                    "loop, or use kernels.reduce"
+                )
                 if node.attr in (self.arrays[base.id].dtype.names or () if base.id in self.arrays else ()):
                     remedy = f"write {base.id}[i].{node.attr}"
                 if node.attr == "mine" and base.id in self.arrays:

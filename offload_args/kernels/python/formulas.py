@@ -14,6 +14,7 @@ import numpy as np
 
 from ..._syntax import parse, parse_expression
 from ...arguments import InOut, Out, Parameter
+from ...display import shown
 from ...errors import KernelError, SignatureError
 from ..partitions import Linear1D
 from .calls import CALLS
@@ -68,6 +69,11 @@ class Subscripted(ast.NodeTransformer):
 
 
 def parsed(function: str, formula: str) -> ast.Module:
+    if not isinstance(formula, str):
+        raise SignatureError(
+            f"{function}: formula needs a string, such as {'y = exp(x)' if function == 'elementwise' else 'x * y'!r}, "
+            f"got {shown(formula)}"
+        )
     try:
         return parse("\n".join(part.strip() for part in formula.strip().split(";")))
     except SyntaxError as error:
@@ -121,6 +127,8 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
             names = {**known_names(), **vars(builtins), **frame.f_globals, **frame.f_locals}
             unknown = sorted(reader.used - reader.stored - {*parameters, *index.split(", "), *names})
             remedy = f": {unknown[0]} is no parameter; call one of them as the other" if unknown else ": leave it out"
+            if key in written and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+                remedy = f": write {f'{key} = {formula}'!r}"
             raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}{remedy}")
     for key in sorted(reader.stored & parameters.keys()):
         if key not in written:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from types import FunctionType
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from ..._syntax import parse
-from ...display import shown
+from ...display import nearest, shown
 from ...errors import KernelError, SignatureError
 from . import words
+from .calls import CALLS, OF_REAL_NUMBERS, REMEDIES
 from .definitions import Array, Written
 from .trees import matched
 from .weak import Weakness
@@ -89,7 +91,7 @@ class Names:
             for place in (self.written.constants, self.cells, self.function.__globals__, vars(builtins)):
                 if node.id in place:
                     return place[node.id]
-            self.refuse(node, f"the name {node.id}", "nothing has it: define it before the kernel")
+            self.refuse(node, f"the name {node.id}", self._of_unknown(node.id))
         if isinstance(node, ast.Attribute):
             base = self.value_of(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else MISSING
             if base is MISSING:
@@ -99,8 +101,19 @@ class Names:
             try:
                 return getattr(base, node.attr)
             except AttributeError:
-                self.refuse(node, ast.unparse(node), f"{shown(base)} has no {node.attr}")
+                name = getattr(base, "__name__", shown(base))
+                remedy = f"; write math.{node.attr}" if hasattr(math, node.attr) else nearest(node.attr, dir(base))
+                self.refuse(node, ast.unparse(node), f"{name} has no {node.attr}{remedy}")
         return MISSING
+
+    def _of_unknown(self, name: str) -> str:
+        for title, function in ((f"math.{name}", getattr(math, name, None)), (f"np.{name}", getattr(np, name, None))):
+            if isinstance(function, Hashable) and (function in CALLS or function in OF_REAL_NUMBERS):
+                return f"nothing has it: write {title}"
+            if isinstance(function, Hashable) and function in REMEDIES:
+                return f"nothing has it: {REMEDIES[function]}"
+        near = nearest(name, [*self.written.constants, *self.cells, *self.function.__globals__, *self.locals])
+        return f"nothing has it: define it before the kernel{near}"
 
     def constant(self, node: ast.expr, value: Any) -> ast.expr:
         """Return the name of a constant with this value, which is fixed from now on."""

@@ -18,9 +18,10 @@ import numpy as np
 
 from ... import _core
 from ..._core import launch
-from ...arguments import In, Out, Scratch
+from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
-from ...dtypes import code_of, spelled
+from ...display import plural, shown
+from ...dtypes import code_of, converted, spelled
 from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
@@ -193,9 +194,7 @@ class Reduction:
             subject = f"{self.operation}: {other}"
             if array.dtype != self.parameters[other]:
                 wanted = self.parameters[other]
-                raise DTypeError(
-                    f"{subject} needs dtype {wanted}, got {array.dtype}; pass {other}.astype({spelled(wanted.name)})"
-                )
+                raise DTypeError(f"{subject} needs dtype {wanted}, got {array.dtype}; {converted(other, wanted.name)}")
             if array.shape != first.shape:
                 raise ArgumentError(f"{subject} needs the shape of {name}, {first.shape}, got {array.shape}")
             if self.axis is None and not _is_in_c_order(array):
@@ -259,7 +258,10 @@ class Reduction:
         are_lent = any(isinstance(argument, DevicePtr) for argument in arguments)
         if len(operands) < count or len(result) > 1 or (are_lent and not result):
             needed = f"{', '.join(self.parameters)} and the result"
-            raise ArgumentError(f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}")
+            remedy = "; with pointers, the result is one, too; NumPy arrays need none" if are_lent else ""
+            raise ArgumentError(
+                f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}{remedy}"
+            )
         if are_lent:
             self._reduce(operands, result[0], scratch)
             return None
@@ -278,8 +280,9 @@ class Reduction:
         if result.size != needed or result.dtype != self.dtype:
             kind = ArgumentError if result.size != needed else DTypeError
             raise kind(
-                f"{self.operation}: the result needs {needed} elements of {self.dtype}, got {result.size} of "
-                f"{result.dtype}"
+                f"{self.operation}: the result needs {needed} {plural('element', needed)} of {self.dtype}, got "
+                f"{result.size} of {result.dtype}; make it first: result = np.empty({needed}, "
+                f"{spelled(self.dtype.name)})"
             )
         if not lines:
             return
@@ -326,6 +329,18 @@ class Reduction:
         launch(self._kernel(is_first, is_last), *arrays, *outputs, *numbers)
 
 
+def _dtype(name: str, kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a parameter. Raise SignatureError for an array, or for a direction."""
+    if isinstance(kind, (Parameter, np.ndarray, DevicePtr)):
+        got = kind if isinstance(kind, Parameter) else f"a {type(kind).__name__}"
+        raise SignatureError(
+            f"reduce: {name} needs a dtype, got {got}: write {name}={spelled(kind.dtype.name)}, and pass the array to "
+            f"the reduction"
+        )
+    dtype: np.dtype[Any] = np.dtype(kind)
+    return dtype
+
+
 def _is_in_c_order(array: Any) -> bool:
     step = array.dtype.itemsize
     if 0 in array.shape:
@@ -368,7 +383,12 @@ def reduce(
     """
     known = (*_FORMS, *_PLACES)
     if operation not in known:
-        raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {operation!r}")
+        name = getattr(operation, "__name__", operation)
+        if name in ("mean", "average"):
+            remedy = "; for a mean, divide the sum by x.size"
+        else:
+            remedy = f"; write {name!r}" if name in known else ""
+        raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
     if axis not in (None, 0, 1):
         raise SignatureError(f"reduce: axis needs None, 0 or 1, got {axis!r}")
     if not parameters:
@@ -380,7 +400,7 @@ def reduce(
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         raise SignatureError(f"reduce: {formula!r} needs to be one expression, such as 'x * y'")
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    types = {name: np.dtype(kind) for name, kind in parameters.items()}
+    types = {name: _dtype(name, kind) for name, kind in parameters.items()}
     for name in types:
         if name not in used or name in ("i", "k", "out", "places", "lines", "extent", "parts", "step", "line", "part"):
             raise SignatureError(f"reduce: the parameter {name} needs to be in {formula!r}, and no name of the loop's")

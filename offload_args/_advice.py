@@ -1,0 +1,157 @@
+"""Remedies for objects that were passed to call, launch or offload, and that are used in another way."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+
+from ._instead import instead_of
+from .display import nearest
+from .errors import ArgumentTypeError, OffloadError
+from .pointers import DevicePtr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "how_to_run",
+    "is_of_signature",
+    "note_read_only",
+    "of_package",
+    "refuse_direct",
+    "signature_error",
+    "title",
+    "written_as",
+]
+
+#: The modules whose functions take NumPy arrays as well as pointers, and return new arrays.
+_DIRECT: Final = ("fft", "linalg", "sparse")
+
+
+def title(function: Any) -> str:
+    """Return a function's name in programs, such as "blas.gemv"; the plain name outside this package."""
+    name = getattr(function, "__name__", type(function).__name__)
+    package, _, rest = (getattr(function, "__module__", None) or "").partition(".")
+    return f"{rest.partition('.')[0]}.{name}" if package == __package__ and rest else name
+
+
+def of_package(name: str, names: Sequence[str]) -> str:
+    """Return the remedy for a name that the package lacks, such as NumPy's zeros; `names` are the package's names."""
+    for module in ("linalg", "blas", "lapack", "kernels", "fft", "sparse"):
+        if not name.startswith("_") and name in _public(module):
+            return f"; {module}.{name} is one, by from offload_args import {module}"
+    if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "zeros", "ones", "full", "arange", "eye"):
+        return f"; arrays are NumPy's: make one by np.{name}(...), and lend it by offload_args(x)"
+    if name in ("zeros_like", "empty_like", "ones_like"):
+        return "; arrays are NumPy's: lend one by offload_args(x), or request Scratch(shape, dtype)"
+    if name in ("asnumpy", "to_numpy", "get"):
+        return "; lent arrays get their results when the region ends, and pointers have to_host()"
+    if hasattr(np, name) and isinstance(getattr(np, name), type):
+        return f"; dtypes are NumPy's: np.{name}"
+    if hasattr(np, name):
+        return f"; {instead_of(name, 'float64').replace('to_host()', f'np.{name} of arrays')}"
+    return nearest(name, names)
+
+
+def _public(module: str) -> Sequence[str]:
+    names: Sequence[str] = import_module(f".{module}", __package__).__all__
+    return names
+
+
+def refuse_direct(function: Any) -> NoReturn:
+    """Refuse a function of linalg or fft in `call`. The extension calls this function."""
+    name = title(function)
+    raise ArgumentTypeError(
+        f"call: function needs one that writes into its arrays, got {name}, which returns new ones; call it directly: "
+        f"result = {name}(...) takes NumPy arrays and device="
+    )
+
+
+def note_read_only(region: Any, error: ValueError) -> None:
+    """Add a note to NumPy's error about a write to an array that a region lends. The extension calls this function."""
+    if isinstance(error, OffloadError) or "read-only" not in str(error):
+        return
+    lent = [getattr(argument, "array", argument) for argument in region._arguments]
+    names: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:  # the innermost function that has such an array is the last one
+        here = [
+            name
+            for name, value in trace.tb_frame.f_locals.items()
+            if isinstance(value, np.ndarray) and any(value is array or value.base is array for array in lent)
+        ]
+        line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        if line:
+            here = [name for name in here if re.search(rf"\b{name}\b", line)]
+        names = here or names
+        trace = trace.tb_next
+    if names:
+        error.add_note(
+            f"offload_args: the region lends {' and '.join(names)}, which the host can't write until the region ends: "
+            f"write inside `with update({names[0]}):`, or after the region"
+        )
+
+
+def how_to_run(function: str, kernel: Any) -> str:
+    """Return the remedy for an object that is not a kernel; `function` is launch, offload or offload_unsafe."""
+    from .kernels.module import Module
+    from .kernels.python.reductions import Reduction
+
+    if isinstance(kernel, Reduction):
+        arrays = ", ".join(kernel.parameters)
+        return f"call the reduction itself, with arrays or with pointers: total({arrays}), or total({arrays}, out)"
+    name = title(kernel)
+    module, _, _ = name.rpartition(".")
+    if module in _DIRECT:
+        return f"call it directly: result = {name}(...) takes NumPy arrays and device="
+    if module and isinstance(kernel, (BuiltinFunctionType, FunctionType)):
+        return f"{name} is a library's function: " + (
+            f"call it with the pointers, {name}(...)" if function == "launch" else f"write call({name}, ...)"
+        )
+    if isinstance(kernel, np.ufunc):
+        return f'kernels.elementwise("y = {kernel.__name__}(x)", x=In[np.float64], y=Out[np.float64]) makes one'
+    if isinstance(kernel, (np.ndarray, DevicePtr)):
+        return f"the kernel is the first argument: {function}(kernel, ...)"
+    if isinstance(kernel, str):
+        return "kernels.elementwise(formula, ...) makes one of a formula, Module.load(file).kernel(name, ...) of a file"
+    if isinstance(kernel, (Module, ModuleType)):
+        return "take one of its kernels: module.kernel(name, ...)"
+    if isinstance(kernel, FunctionType):
+        return "decorate the function with @kernel, which compiles it"
+    return "@kernel, kernels.elementwise and Module.kernel make one"
+
+
+def written_as(function: Any) -> str:
+    """Return the remedy with a function's arguments, such as "write blas.gemv(alpha, A, x, beta, y, ...)"."""
+    code = function.__code__
+    order = [*code.co_varnames[: code.co_argcount], *["..."] * bool(code.co_kwonlyargcount)]
+    return f"write {title(function)}({', '.join(order)})"
+
+
+def is_of_signature(error: TypeError) -> bool:
+    """Return whether Python raised an error before a function began, because its signature lacks these arguments.
+
+    The error is caught in the frame that calls the function.
+    """
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def signature_error(
+    function: Any, error: TypeError, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> ArgumentTypeError:
+    """Return the error of arguments that do not fit a function's signature; `error` is Python's own."""
+    text, names, count = str(error), function.__code__.co_varnames, function.__code__.co_argcount
+    text = title(function) + text.removeprefix(function.__qualname__)
+    if "device" in keywords and "device" not in names:
+        return ArgumentTypeError(
+            f"{text}; it runs on the device of its pointers: pass device= to offload_args, or to call"
+        )
+    remedy = written_as(function)
+    if len(arguments) > count:
+        remedy += ": sizes, leading dimensions and increments come from the pointers"
+    return ArgumentTypeError(f"{text}; {remedy}")

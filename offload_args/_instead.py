@@ -1,0 +1,175 @@
+"""Remedies for NumPy's functions, methods and operators on pointers: functions that do the same on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from .dtypes import spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["instead_of", "instead_of_attribute", "is_known"]
+
+_PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
+_SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
+# {NumPy's function or Python's operator: the remedy, which names a function for the device}.
+_ON_DEVICE: Final = {
+    **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
+    **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),
+    **dict.fromkeys("mul multiply truediv true_divide divide".split(), _SCALED),
+    **dict.fromkeys("neg negative".split(), "blas.scal"),
+    "vdot": "blas.dotc or blas.dot",
+    "outer": "blas.ger",
+    "norm": "blas.nrm2, of dA.reshape(-1) for a matrix",
+    **{
+        name: f"linalg.{name}"
+        for name in "solve inv cholesky lstsq qr svd eigh eigvalsh det slogdet matrix_power".split()
+    },
+    **{name: f"fft.{name}" for name in "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2".split()},
+    **{name: f"fft.{name}" for name in "fftn ifftn rfftn irfftn".split()},
+    **dict.fromkeys(
+        "zeros_like empty_like ones_like full_like".split(),
+        "Scratch(x.shape, x.dtype) among the region's arguments, and fill(value)",
+    ),
+    **dict.fromkeys("copy copyto".split(), "copy_from(dx) of a Scratch"),
+    **dict.fromkeys("reshape ravel".split(), "dx.reshape(...)"),
+    **dict.fromkeys("transpose swapaxes matrix_transpose".split(), "dA.T"),
+    **dict.fromkeys(
+        "concatenate stack vstack hstack append".split(), "copy_from into slices of a Scratch, such as dw[:n]"
+    ),
+}
+# {function: its value for one element of each operand, in a formula of kernels.elementwise}.
+_FORMULAS: Final = {
+    **dict.fromkeys(["add"], "{0} + {1}"),
+    **dict.fromkeys(["sub", "subtract"], "{0} - {1}"),
+    **dict.fromkeys(["mul", "multiply"], "{0} * {1}"),
+    **dict.fromkeys(["truediv", "true_divide", "divide"], "{0} / {1}"),
+    **dict.fromkeys(["pow", "power", "float_power"], "{0} ** {1}"),
+    **{name: f"{name}({{0}}, {{1}})" for name in "maximum minimum fmax fmin hypot arctan2 copysign".split()},
+    **{
+        name: f"{name}({{0}})"
+        for name in (
+            "sqrt fabs abs floor ceil trunc rint exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh cbrt "
+            "arcsin arccos arctan"
+        ).split()
+    },
+    "absolute": "abs({0})",
+    "square": "{0} * {0}",
+    "reciprocal": "1 / {0}",
+    "round": "rint({0})",
+    "clip": "minimum(maximum({0}, 0.0), 1.0)",
+}
+_REDUCTIONS: Final = {
+    **{name: name for name in "sum prod min max argmin argmax".split()},
+    "amin": "min",
+    "amax": "max",
+    "nansum": "sum",
+    "mean": "sum",
+    "average": "sum",
+}
+_DIVIDED: Final = {
+    "mean": ", and divide by dx.size",
+    "average": ", and divide by dx.size",
+}
+_OTHER: Final = "kernels.elementwise or kernels.reduce, which make kernels of formulas"
+# Functions that no kernel of a formula replaces.
+_ON_HOST: Final = frozenset(
+    "sort argsort partition unique median percentile quantile cumsum cumprod diff searchsorted allclose array_equal "
+    "isclose std var save savetxt savez array2string array_repr array_str isin interp histogram bincount".split()
+)
+
+_TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'
+_FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
+# The remedies for names of ndarray's attributes, except names for which to_host() is the remedy.
+_ATTRIBUTES: Final = {
+    "copy": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
+    "tolist": "to_host().tolist() has the numbers that are there now",
+    "item": "to_host().item() has the number that is there now",
+    "astype": 'convert the array before it is lent, x = x.astype(dtype), or use kernels.elementwise("y = x", ...)',
+    "view": "lend x.view(dtype): nothing is reinterpreted on a device",
+    "flatten": "reshape(-1) points to the same elements, to_host().flatten() copies them to the host",
+    "ravel": "reshape(-1) points to the same elements, to_host().ravel() copies them to the host",
+    "flat": "reshape(-1) points to the same elements",
+    "squeeze": "use reshape, or an index of 0 for an axis",
+    "transpose": f"use T; {_TRANSPOSED}",
+    "swapaxes": f"use T; {_TRANSPOSED}",
+    "mT": _TRANSPOSED,
+    "dot": "use blas.dot, blas.gemv or blas.gemm",
+    "resize": "use reshape, or lend an array of that size",
+    "put": "use assign on a slice",
+    "setfield": "use assign on a slice",
+    "itemsize": "use dtype.itemsize",
+    "data": "use address, for code outside",
+    "ctypes": "use address, for code outside",
+    # Names that arrays and tensors of other packages have.
+    **dict.fromkeys("get cpu numpy asnumpy to_numpy copy_to_host".split(), _FETCHED),
+    **dict.fromkeys("to cuda".split(), "lend the array to that device: offload_args(x, device=...)"),
+    **dict.fromkeys("ptr data_ptr".split(), "use address, for code outside"),
+    "set": "use assign on a slice, or on all of it",
+    "clone": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
+    "detach": "it is not needed: the package keeps no gradients",
+    "block_until_ready": "leave the region, or use to_host(): both wait",
+}
+
+
+def _reduction(name: str, dtype: str) -> str:
+    call = f'kernels.reduce("{_REDUCTIONS[name]}", x={spelled(dtype)})(dx, dresult){_DIVIDED.get(name, "")}'
+    return f"{call}, blas.asum for absolute values" if name in ("sum", "nansum") else call
+
+
+def _number(value: object) -> str | None:
+    """Return a number as it stands in a formula; None for other objects, and for numbers with many digits."""
+    if isinstance(value, float):
+        return repr(float(value))
+    return repr(int(value)) if isinstance(value, int) and value.bit_length() < 64 else None
+
+
+def _formula(name: str, dtype: str, operands: Sequence[object]) -> str:
+    """Return the call of a kernel of a formula. Numbers among the operands are numbers of the formula."""
+    formula, kind = _FORMULAS[name], spelled(dtype)
+    count = 1 + ("{1}" in formula)
+    numbers = [_number(value) for value in operands[:count]]
+    numbers += [None] * (count - len(numbers))
+    if all(number is not None for number in numbers):  # the operand is an array among them
+        numbers = [None] * count
+    arrays = [name for name, number in zip("xy", numbers, strict=False) if number is None]
+    if len(arrays) == 1:
+        arrays = ["x"]
+    result = "z" if len(arrays) == 2 else "y"
+    names = iter(arrays)
+    value = formula.format(*(next(names) if number is None else number for number in numbers))
+    declared = ", ".join([*(f"{array}=In[{kind}]" for array in arrays), f"{result}=Out[{kind}]"])
+    passed = ", ".join(f"d{array}" for array in [*arrays, result])
+    return f'kernels.elementwise("{result} = {value}", {declared})({passed})'
+
+
+def instead_of(name: str, dtype: str, operands: Sequence[object] = ()) -> str:
+    """Return the remedy for a function of NumPy, or an operator, that needs the values on the host.
+
+    dtype: the name of the pointer's dtype. operands: of the operator, in their order.
+    """
+    ways = [_ON_DEVICE[name]] if name in _ON_DEVICE else []
+    if name in _REDUCTIONS:
+        ways.append(_reduction(name, dtype))
+    if name in _FORMULAS:
+        ways.append(_formula(name, dtype, operands))
+    if not ways and name not in _ON_HOST:
+        ways = [_OTHER]
+    return f"use {', or '.join([*ways, 'to_host()'])}"
+
+
+def is_known(name: str) -> bool:
+    """Return whether arrays of NumPy or of another package have an attribute."""
+    return hasattr(np.ndarray, name) or name in _ATTRIBUTES
+
+
+def instead_of_attribute(name: str, dtype: str) -> str:
+    """Return the remedy for an attribute that arrays have and pointers lack."""
+    if name in _ATTRIBUTES:
+        return _ATTRIBUTES[name]
+    if name in _REDUCTIONS or name in _FORMULAS:
+        return f"{instead_of(name, dtype)}.{name}(...)"
+    return f"to_host().{name} has it, in a NumPy array of the present values"
