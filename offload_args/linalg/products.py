@@ -8,7 +8,7 @@ import numpy as np
 
 from .._operands import need_whole
 from ..blas import gemm
-from ..errors import ArgumentError, OffloadError
+from ..errors import ArgumentError, DeviceMemoryError, OffloadError
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import arrange, multiply, set_identity, stored
 from .systems import inverse
@@ -60,7 +60,12 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
     if len(first) == len(second) == 2 and _pays_by_parts(call):
         product = _by_parts(call)
     else:
-        (product,), _ = call.run(_product, Spec((*batch, *rows, *columns), call.dtype))
+        try:
+            (product,), _ = call.run(_product, Spec((*batch, *rows, *columns), call.dtype))
+        except DeviceMemoryError:
+            if call.on_device or not len(first) == len(second) == 2:
+                raise
+            product = _by_parts(call)
     of_class = "x2" if type(x2) is not np.ndarray and isinstance(x2, np.ndarray) else "x1"
     return call.wrapped(of_class, product) if product.shape else call.scalar(product)
 

@@ -11,8 +11,8 @@ from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
 from helpers.devices import library_or_skip, open_or_skip
-from offload_args import Device, linalg, offload_args, trace
-from offload_args.errors import ArgumentError, ArgumentTypeError, DTypeError
+from offload_args import Device, linalg, offload_args, testing, trace
+from offload_args.errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DTypeError
 
 SHAPES = [(0, 0), (1, 1), (5, 5), (3, 4, 4), (2, 3, 3, 3), (0, 4, 4), (2, 0, 0)]
 ORDERS = ["C", "F", "gaps"]
@@ -355,3 +355,14 @@ def test_a_singular_or_rectangular_system_names_least_squares(device: str) -> No
     for function, rest in ((linalg.solve, (np.ones(2),)), (linalg.inv, ())):
         with pytest.raises(np.linalg.LinAlgError, match=r"needs square matrices; linalg\.lstsq takes other shapes$"):
             function(wide, *rest, device=device)
+
+
+def test_a_product_that_is_larger_than_the_device_is_computed_by_parts() -> None:
+    sim = testing.sim_device(capacity=100_000)
+    A, B = np.random.default_rng(0).standard_normal((2, 90, 90))  # three times 64,800 bytes
+    with testing.residency("off"):
+        np.testing.assert_allclose(linalg.matmul(A, B, device=sim), A @ B, atol=1e-12)
+        np.testing.assert_allclose(linalg.matmul(A.T, B.T, device=sim), A.T @ B.T, atol=1e-12)
+        with pytest.raises(DeviceMemoryError, match=r"^linalg\.matmul: "):
+            linalg.matmul(np.stack([A] * 3), B, device=sim)
+    testing.sim_device()
