@@ -1,7 +1,7 @@
 """Larger than the device
 ======================
 
-Multiply matrices of files: parts go up and come down while other parts are multiplied. Little memory suffices::
+Multiply matrices of files, by parts that go up and come down meanwhile. The output below is of a device with 24 MiB::
 
     OFFLOAD_ARGS_MEMORY_LIMIT=24MiB python examples/out_of_core.py --plot speed.png
 """

@@ -106,6 +106,19 @@ QUERIES = {
     "colab": ("guide/notebooks",),
     "segmentation fault": ("guide/errors", "help/ten-mistakes"),
     "how to cite": ("licence",),
+    "out of core": ("guide/memory", "gallery/out_of_core"),
+    "oom": ("guide/memory",),
+    "chunk": ("guide/memory",),
+    "does not fit": ("guide/memory",),
+    "memmap": ("guide/memory", "gallery/out_of_core"),
+    "nbclient": ("guide/notebooks",),
+    "nbconvert": ("guide/notebooks",),
+    "papermill": ("guide/notebooks",),
+    "headless": ("guide/notebooks",),
+    "mean": ("coming-from/numpy", "help/questions", "help/what-is-not-here"),
+    "exp": ("coming-from/numpy", "help/questions", "guide/python-kernels"),
+    "np.sum": ("coming-from/numpy",),
+    "add arrays": ("coming-from/numpy",),
 }
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
+from offload_args import testing
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # The order of the pages; an example that is not here comes last.
 ORDER = (
@@ -19,6 +21,10 @@ ORDER = (
     "implicit_heat gaussian_process kalman_filter spectral_clustering image_svd picture_convolution wing_wake "
     "vector_add relu_chain block_sum stencil mandelbrot lenet_digits matmul_cubin out_of_core"
 ).split()
+
+
+# {program: the bytes of the simulated device on which it runs}
+MEMORY = {"out_of_core": 24 << 20}
 
 
 class Order:
@@ -34,7 +40,10 @@ class Order:
 
 def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
     """Return the command line of an example."""
+    stem = Path(script["src_file"]).stem
     device = os.environ.get("OFFLOAD_ARGS_GALLERY")
+    if stem in MEMORY:
+        device = testing.sim_device(capacity=MEMORY[stem]).name
     chosen = ["--device", device] if device else []
     draws = '"--plot"' in Path(script["src_file"]).read_text()
     return chosen + (["--plot", os.devnull] if draws else [])

@@ -186,7 +186,10 @@ class Trace:
 
     @property
     def summary(self) -> Summary:
-        """The sums of copies, calls and waits, with advice; str() of it is a text for people."""
+        """The sums of copies, calls and waits, with advice; str() of it is a text for people.
+
+        Its first line has the time on the clock from the trace's begin to its end.
+        """
         end = self.ended or time.monotonic_ns()
         return Summary(self.events, (end - self.begun) * 1e-9 if self.begun else 0.0, self.left_out, *self._watching())
 

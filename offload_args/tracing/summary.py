@@ -122,9 +122,13 @@ class _Line(NamedTuple):
 class Summary:
     """Sum up a trace.
 
+    The time in the first line of its text is `seconds`: the time on the clock from the trace's begin to its end, with
+    the program's own work. The other times are those of copies, waits and calls, which may overlap.
+
     See also: tracing.Trace, trace; docs/guide/tracing.md.
     """
 
+    seconds: float  #: the time on the clock from the trace's begin to its end
     copies_up: int  #: from the host
     bytes_up: int  #: the bytes of these copies
     seconds_up: float  #: the time of these copies
