@@ -23,7 +23,7 @@ __all__ = [
     "is_of_signature",
     "note_read_only",
     "of_package",
-    "refuse_direct",
+    "refuse_function",
     "signature_error",
     "title",
     "written_as",
@@ -63,9 +63,13 @@ def _public(module: str) -> Sequence[str]:
     return names
 
 
-def refuse_direct(function: Any) -> NoReturn:
-    """Refuse a function of linalg or fft in `call`. The extension calls this function."""
+def refuse_function(function: Any) -> NoReturn:
+    """Refuse a function of linalg or fft, or an object that is no function, in `call`. The extension calls this."""
     name = title(function)
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"call: function needs a function, got a {type(function).__name__}; write call(blas.scal, 2.0, x)"
+        )
     raise ArgumentTypeError(
         f"call: function needs one that writes into its arrays, got {name}, which returns new ones; call it directly: "
         f"result = {name}(...) takes NumPy arrays and device="

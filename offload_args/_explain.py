@@ -155,7 +155,8 @@ def explain(
         elif row.kind == "scalar" or (row.kind == "update" and not on_device):
             _check_scalar(function, row, value, fail, has_device_form)
         elif on_device:
-            fail(HostPointerError, f"a DevicePtr[{row.dtype_name}], as other arguments are on the device")
+            remedy = "leave it out to get the number" if row.name == "result" else ""
+            fail(HostPointerError, f"a DevicePtr[{row.dtype_name}], as other arguments are on the device", remedy)
         elif row.kind == "output" and value is not None:
             fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{row.dtype_name}]")
 

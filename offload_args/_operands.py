@@ -76,6 +76,10 @@ def need_option(function: str, subject: str, value: object, known: Sequence[str]
     if not isinstance(value, str) or value not in known:
         allowed = " or ".join(f'"{choice}"' for choice in known)
         meant = value.upper() if isinstance(value, str) else ""
+        if subject.startswith("trans") and isinstance(value, int):  # as in SciPy
+            meant = "NTC"[value] if 0 <= value <= 2 else ""
+        elif meant in ("LOWER", "UPPER", "LEFT", "RIGHT", "TRANSPOSE", "NONE", "CONJUGATE"):
+            meant = meant[0]
         remedy = f'; write {subject}="{meant}"' if meant in known else ""
         raise ArgumentError(f"{function}: {subject} must be {allowed}, got {shown(value)}{remedy}") from None
 

@@ -101,6 +101,8 @@ def missing(
 
     def refuse(name: str) -> NoReturn:
         remedy = f"; use {elsewhere[name]}" if name in elsewhere else nearest(name, names)
+        if name[:1] in [*"sdcz"] and name[1:] in names and name not in elsewhere:
+            remedy = f"; use {name[1:]}: the dtype is that of the arrays"
         raise AttributeError(f"module {module!r} has no attribute {name!r}{remedy}", name=name)
 
     return refuse

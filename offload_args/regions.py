@@ -88,7 +88,10 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     See also: DevicePtr.to_host, DevicePtr.assign; docs/guide/contents.md.
     """
     if not isinstance(array, np.ndarray):
-        raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
+        remedy = "; to_host() reads a pointer, and assign(values) writes one" if isinstance(array, DevicePtr) else ""
+        raise ArgumentTypeError(
+            f"update: array needs the NumPy array that was lent, got {type(array).__name__}{remedy}"
+        )
     number = -1 if device is None else as_device(device).number
     _core.update_from(array, number)
     return Update(array, number)

@@ -149,9 +149,9 @@ static uint64_t find_reused(PyObject *function) {
   return known == NULL ? 0 : PyLong_AsUnsignedLongLongMask(known);
 }
 
-static PyObject *refuse_direct(PyObject *function) {
+static PyObject *refuse_function(PyObject *function) {
   PyObject *module = PyImport_ImportModule("offload_args._advice");
-  PyObject *result = module == NULL ? NULL : PyObject_CallMethod(module, "refuse_direct", "O", function);
+  PyObject *result = module == NULL ? NULL : PyObject_CallMethod(module, "refuse_function", "O", function);
   Py_XDECREF(module);
   return result;
 }
@@ -197,7 +197,7 @@ static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_s
     return NULL;
   }
   Call request = {.values = values + 1, .names = names, .positional = count - 1, .reused = find_reused(values[0])};
-  if (request.reused == UINT64_MAX) return refuse_direct(values[0]);
+  if (request.reused == UINT64_MAX || !PyCallable_Check(values[0])) return refuse_function(values[0]);
   request.count = request.positional + (names != NULL ? PyTuple_Size(names) : 0);
   request.roles = request.count > (Py_ssize_t)sizeof request.few ? PyMem_Malloc((size_t)request.count) : request.few;
   if (request.roles == NULL) return PyErr_NoMemory();

@@ -79,7 +79,10 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
     const int option = find_option(name, OPTIONS);
     failed = option < 0 || option == OPTIONS;
     if (option == OPTIONS)
-      PyErr_Format(PyExc_TypeError, "offload_args.__init__() got an unexpected keyword argument '%U'", name);
+      PyErr_Format(PyExc_TypeError,
+                   "offload_args.__init__() got an unexpected keyword argument '%U'; arrays stand by position, and the "
+                   "keywords are device, stream, on_error, resident and guard",
+                   name);
     else if (option >= 0)
       options.values[option] = Py_NewRef(value);
   }

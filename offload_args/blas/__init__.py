@@ -103,5 +103,11 @@ if not TYPE_CHECKING:  # static checkers read all names
             "add": "blas.axpy for vectors, blas.geam for matrices",
             "sum": "kernels.reduce; blas.asum sums absolute values",
             "solve": "linalg.solve, or blas.trsm for a triangle",
+            **dict.fromkeys(("mul", "multiply"), "kernels.elementwise, or blas.dgmm for a diagonal matrix"),
+            **dict.fromkeys(("div", "divide", "exp", "log", "sqrt", "abs", "power"), "kernels.elementwise"),
+            **dict.fromkeys(("sub", "subtract"), "blas.axpy for vectors, blas.geam for matrices"),
+            **dict.fromkeys(("min", "max", "mean", "prod", "argmin"), "kernels.reduce"),
+            "argmax": "kernels.reduce; blas.iamax is for absolute values",
+            "transpose": "T of a pointer, as in dA.T",
         },
     )

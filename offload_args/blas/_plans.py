@@ -154,7 +154,10 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
                 raise
             missing, argument = _left_out([name for name in order if name not in keywords], arguments, scalars)
             if not missing:
-                raise signature_error(function, error, arguments, keywords) from None
+                failure = signature_error(function, error, arguments, keywords)
+                if len(arguments) + len(keywords) < len(order) and order[-1] in {*"yC"}:
+                    failure.args = (f"{failure}, where {order[-1]} is an array that gets the result",)
+                raise failure from None
         overwrites = "beta" in missing and order[-2] == "beta"
         standard = dict.fromkeys(missing, "1.0") | ({"beta": "0.0"} if overwrites else {})
         form = ", ".join(standard.get(name, name) for name in order)

@@ -75,4 +75,11 @@ __all__ = [
 reused.update(dict.fromkeys(map(globals().__getitem__, __all__), -1))
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+    __getattr__ = missing(
+        __name__,
+        __all__,
+        {
+            **{name: f"np.fft.{name}" for name in ("fftfreq", "fftshift", "ifftshift", "rfftfreq")},
+            **{name: f"scipy.fft.{name}" for name in ("dct", "dst", "idct", "idst", "dctn", "next_fast_len")},
+        },
+    )

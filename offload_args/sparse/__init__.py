@@ -35,4 +35,17 @@ from .systems import spsolve, spsolve_triangular
 __all__ = ["Matrix", "convert", "lend", "matmul", "spsolve", "spsolve_triangular"]
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+    __getattr__ = missing(
+        __name__,
+        __all__,
+        {
+            **{
+                f"{kind}_{form}": f"scipy.sparse.{kind}_{form}, and lend it by sparse.lend"
+                for kind in ("bsr", "coo", "csc", "csr", "dia", "lil")
+                for form in ("array", "matrix")
+            },
+            **dict.fromkeys(("eye", "diags", "random", "kron", "vstack", "hstack"), "scipy.sparse to make a matrix"),
+            **dict.fromkeys(("cg", "gmres", "bicgstab"), "sparse.matmul and blas in a loop (docs/guide/sparse.md)"),
+            **dict.fromkeys(("eigs", "eigsh", "svds", "splu"), "scipy.sparse.linalg"),
+        },
+    )

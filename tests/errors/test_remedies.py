@@ -10,7 +10,21 @@ import pytest
 
 import offload_args as package
 from helpers.arrays import ramp
-from offload_args import HostAttributeError, In, Out, Scratch, blas, call, cblas, lapack, offload_args, testing
+from offload_args import (
+    HostAttributeError,
+    In,
+    Out,
+    Scratch,
+    blas,
+    call,
+    cblas,
+    fft,
+    lapack,
+    offload_args,
+    sparse,
+    testing,
+    update,
+)
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -292,3 +306,45 @@ def test_a_host_without_the_device_names_the_host(device: str) -> None:
             call(blas.scal, 2.0, np.ones(3), device=name)
     with pytest.raises(ArgumentError, match=r"got 0; Device\.from_index\(0\) is"):
         call(blas.scal, 2.0, np.ones(3), device=0)
+
+
+def test_names_that_modules_lack_say_where_they_are() -> None:
+    for module, name, remedy in (
+        (blas, "dgemm", "; use gemm: the dtype is that of the arrays"),
+        (blas, "multiply", "; use kernels.elementwise, or blas.dgmm for a diagonal matrix"),
+        (blas, "argmax", "; use kernels.reduce; blas.iamax is for absolute values"),
+        (blas, "transpose", "; use T of a pointer"),
+        (fft, "fftfreq", "; use np.fft.fftfreq"),
+        (fft, "dct", "; use scipy.fft.dct"),
+        (sparse, "csr_matrix", "; use scipy.sparse.csr_matrix, and lend it by sparse.lend"),
+        (sparse, "cg", "; use sparse.matmul and blas in a loop"),
+    ):
+        with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}{remedy}")):
+            getattr(module, name)
+
+
+def test_options_of_scipy_are_told_in_those_of_blas(device: str) -> None:
+    with offload_args(np.eye(3), np.ones(3), np.ones(3), device=device) as (dA, dx, dy):
+        for trans, letter in ((True, "T"), (1, "T"), (0, "N"), (2, "C"), ("transpose", "T")):
+            with pytest.raises(ArgumentError, match=rf'trans must be .*; write trans="{letter}"$'):
+                blas.gemv(1.0, dA, dx, 0.0, dy, trans=trans)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match=r'; write uplo="L"$'):
+            blas.trsv(dA, dx, uplo="lower")
+        with pytest.raises(ArgumentError, match=r"got 7$"):
+            blas.gemv(1.0, dA, dx, 0.0, dy, trans=7)  # type: ignore[arg-type]
+
+
+def test_a_call_without_an_output_or_a_function_is_told_the_form(device: str) -> None:
+    A, x = np.eye(3), np.ones(3)
+    with pytest.raises(ArgumentTypeError, match=r"write blas\.gemv\(.*\), where y is an array that gets the result$"):
+        call(blas.gemv, 1.0, A, x, device=device)
+    for wrong in (A, "gemv"):
+        with pytest.raises(
+            ArgumentTypeError, match=r"^call: function needs a function, got a \w+; write call\(blas\.scal"
+        ):
+            call(wrong, A, x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"'A'; arrays stand by position, and the keywords are device, stream"):
+        offload_args(A=A)  # type: ignore[call-overload]
+    with offload_args(x, device=device) as (dx,):
+        with pytest.raises(ArgumentTypeError, match=r"got DevicePtr; to_host\(\) reads a pointer"):
+            update(dx)  # type: ignore[arg-type]
