@@ -44,7 +44,10 @@ class _Declared(metaclass=_Direction):
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, *others: Any) -> None:
+        if others:
+            name = type(self).__name__
+            raise ArgumentTypeError(f"{name}: needs one array, got {1 + len(others)}: write {name}(x), {name}(y)")
         self.array = array
 
     def __repr__(self) -> str:

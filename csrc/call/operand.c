@@ -291,9 +291,10 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
           OA_ERROR_DIRECTION,
-          "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as %s, or a copy of it",
+          "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as %s, or a copy of it, "
+          "%s = %s.copy()",
           call->function, o->name, oa_slot_view(slot)->name,
-          (o->access & OA_READ_WRITE) == OA_OVERWRITE ? "Out" : "InOut");
+          (o->access & OA_READ_WRITE) == OA_OVERWRITE ? "Out" : "InOut", o->name, o->name);
     const bool fills = OA_LIKELY(!(o->extent.part & OA_BATCHED)) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
     exact = (o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
             o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&

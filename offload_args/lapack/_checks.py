@@ -176,7 +176,8 @@ def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
         )
     if not query(B).writable:
         raise DirectionError(
-            f"{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut, or a copy of it"
+            f"{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut, or a copy of it, "
+            f"B = B.copy()"
         )
 
 

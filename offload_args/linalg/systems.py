@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..display import shown
+from ..errors import ArgumentError, ArgumentTypeError
 from ..lapack._checks import by_columns
 from ..lapack._stacks import diagonal, flat
 from ..lapack._vendors import vendor_of
@@ -288,6 +289,8 @@ def lstsq(
     if shape[0] != m:
         raise np.linalg.LinAlgError(f"linalg.lstsq: Incompatible dimensions: b has {shape[0]} rows, a has {m}")
     eps = float(np.finfo(call.dtype).eps)
+    if rcond is not None and not isinstance(rcond, (int, float, np.number)):
+        raise ArgumentTypeError(f"linalg.lstsq: rcond needs a number or None, got {shown(rcond)}")
     limit = eps * max(m, n) if rcond is None else eps / 2 if rcond < 0 else float(rcond)
     order = "F" if m >= n else "C"
 

@@ -255,3 +255,8 @@ def test_a_device_a_shape_or_a_region_in_place_of_an_array_is_told_its_place(dev
     for arguments, words in wrong:
         with pytest.raises(ArgumentTypeError, match=f"^offload_args: {words}"):
             offload_args(*arguments, device=device).open()
+
+
+def test_a_direction_around_several_arrays_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"^In: needs one array, got 2: write In\(x\), In\(y\)$"):
+        In(ramp(3), ramp(3))
