@@ -64,7 +64,7 @@ def test_a_scalar_that_was_left_out_is_named(device: str) -> None:
             (lambda: blas.gemm(1.0, dA), r"^blas\.gemm\(\) missing 3 required"),  # type: ignore[call-arg]
             (
                 lambda: blas.gemm(1.0, dA, dA, 0.0),  # type: ignore[call-arg]
-                r"'C'; write blas\.gemm\(alpha, A, B, beta, C, \.\.\.\)$",
+                r"'C'; write blas\.gemm\(alpha, A, B, beta, C, \.\.\.\), where C is an array that gets the result$",
             ),
         ]
         for call, words in calls:
