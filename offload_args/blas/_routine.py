@@ -121,7 +121,7 @@ class Routine:
             return "blas.gemm takes stacks: blas.gemm(alpha, A, x[..., None], beta, y[..., None])"
         if self.name == "gemv" and len(shape) == 2 and 1 not in shape:
             return "blas.gemm multiplies matrices: blas.gemm(alpha, A, x, beta, y)"
-        if self.name == "gemm" and len(shape) == 1:
+        if self.name == "gemm" and len(shape) == 1 and "3" not in self.dimensions:
             return f"blas.gemv multiplies a matrix and a vector; or pass {operand}[:, None]"
         if set(self.dimensions) == {"1"} and len(shape) > 1 and not (len(shape) == 2 and 1 in shape):
             return _as_vector(operand, pointer)

@@ -117,7 +117,7 @@ def by_slice(kernel: Kernel, x: Array, n: int, device: str) -> None:
 
 
 FORMS = [by_launch, by_call, by_launcher, by_offload, by_offload_unsafe, by_slice]
-REFUSED = r"twice: argument 1 needs elements in C or Fortran order, .* contiguous copy \(np"
+REFUSED = r"twice: argument 1 needs elements in C or Fortran order, .* copy it first, x = np\.ascontiguousarray"
 
 
 # Lending an array that has to be packed gives a warning, before a kernel refuses the array.
@@ -416,7 +416,7 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[Any, Any], Any]]] = {
     ),
     "an array of another dtype": (
         errors.DTypeError,
-        r"argument 1 needs a device pointer to float32, got a pointer to int64; lend an array of np\.float32$",
+        r"argument 1 needs a device pointer .*, got a pointer to int64; .*: x = x\.astype\(np\.float32\)$",
         lambda k, dx: offload(k, np.ones(8, np.int64), 8),
     ),
     "text by value": (

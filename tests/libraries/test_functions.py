@@ -86,7 +86,6 @@ def test_a_function_that_the_library_lacks_is_no_attribute(name: str) -> None:
         (cblas, "NoTran", "NoTrans"),
         (cublas, "OP_TRANS", ""),
         (blas, "gemmv", "gemv or gemm"),
-        (blas, "dgemm", "gemm"),
         (lapack, "getr", "getrs or getri or getrf"),
         (blas, "__wrapped_", ""),
     ],

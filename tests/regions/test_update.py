@@ -202,7 +202,7 @@ def test_a_part_of_a_lent_reshaped_array_may_be_updated(device: str) -> None:
 
 def test_arrays_that_no_device_holds_are_refused_as_in_lending(device: str) -> None:
     for wrong in (np.array([None]), np.array(["text"])):
-        with pytest.raises(DTypeError, match="update: array has dtype .*, which devices can't hold: pass"):
+        with pytest.raises(DTypeError, match="update: array has dtype .*, which devices can't hold: lend an array of"):
             update(wrong, device=device)
 
 
