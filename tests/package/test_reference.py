@@ -315,6 +315,10 @@ def test_integers_of_one_meaning_share_a_line_at_the_place_of_the_first() -> Non
     assert lines["lda, ldb, ldc"] == "integers, the leading dimensions in elements."
     assert lines["strideA, strideB, strideC"] == "integers, the strides in elements."
     assert lines["batchCount"] == "an integer, the size of the batch."
+    swaps = next(function for function in records.libraries()["cusolver"].functions if function.name == "slaswp")
+    lines = dict(documents.describe(records.libraries()["cusolver"], swaps).parameters)
+    assert lines["n"] == "an integer, the size in elements."
+    assert lines["k1, k2"] == "integers."  # the first and the last row, which are no sizes
 
 
 def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
