@@ -2,6 +2,7 @@
 
 # mypy: ignore-errors
 
+import enum
 import math
 import re
 
@@ -600,3 +601,22 @@ def test_quotients_and_powers_are_those_of_numpy(device: str) -> None:
     for result, values in zip([*results, f], zip(*rows, strict=True), strict=True):
         np.testing.assert_array_equal(result, values)
     assert (g == g.astype(np.float32))[~np.isnan(x)].all()  # a power in float32, like NumPy's power of float32 and int8
+
+
+class Mode(enum.IntEnum):
+    LOW = 3
+    HIGH = 2**63 + 1
+
+
+@kernel
+def of_members(x: In[np.float32], a: Out[np.float64].by(Linear1D()), b: Out[np.int64].by(Linear1D())):
+    for i in a.mine():
+        a[i] = x[i] * Mode.LOW + np.float32(Mode.LOW) + Mode.HIGH / 4
+        b[i] = np.int32(Mode.LOW) + max(Mode.LOW, i) * (Mode.LOW.value if i < Mode.LOW else 10)
+
+
+def test_a_member_of_an_int_enum_is_the_integer_that_numpy_takes_it_for(device: str) -> None:
+    x, a, b = np.float32([0.1, 0.7, -3, 2, 1e7]), np.zeros(5), np.zeros(5, np.int64)
+    offload(of_members, x, a, b, device=device)
+    assert a.tolist() == [number * Mode.LOW + np.float32(Mode.LOW) + Mode.HIGH / 4 for number in x]
+    assert b.tolist() == [12, 12, 12, 33, 43]

@@ -84,6 +84,12 @@ class Names:
         raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
 
     def value_of(self, node: ast.expr) -> Any:
+        """Return the object for which a name stands, as object_of does; for an IntEnum's member, NumPy's integer."""
+        value = self.object_of(node)
+        is_member = isinstance(value, int) and type(value) not in (int, bool)
+        return np.asarray(int(value))[()] if is_member else value
+
+    def object_of(self, node: ast.expr) -> Any:
         """Return the object for which a name, or a name with attributes, stands; MISSING for a variable."""
         if isinstance(node, ast.Name):
             if node.id in self.locals:
@@ -93,7 +99,7 @@ class Names:
                     return place[node.id]
             self.refuse(node, f"the name {node.id}", self._of_unknown(node.id))
         if isinstance(node, ast.Attribute):
-            base = self.value_of(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else MISSING
+            base = self.object_of(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else MISSING
             if base is MISSING:
                 return MISSING
             if base is words.here:
