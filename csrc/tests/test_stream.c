@@ -1,4 +1,5 @@
 /* Streams of the caller's own, and memory that is freed while streams are busy, on sim. */
+#include "device/stream.h"
 #include "library/library.h"
 #include "one_device.h"
 
@@ -92,6 +93,38 @@ static void calls_with_scalars_on_host_and_device_overlap(void) {
   CHECK(*(int *)calls[0].handle == counted.host_mode);
   CHECK(*(int *)calls[1].handle == counted.device_mode);
   for (int i = 0; i < 2; i++) CHECK_OK(oa_end(&calls[i], 0));
+  leave(region);
+  check_empty();
+}
+
+/* Other streams wait for the last operation that a stream has noted. The ends of failed and of traced calls are noted
+ * like the usual end. */
+static void every_end_of_a_call_is_noted_in_its_stream(void) {
+  float x[4] = {1, 2, 3, 4};
+  int64_t n = 4;
+  oa_array array = vector(x, &n, OA_IN);
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  for (int traced = 0; traced < 2; traced++) {
+    CHECK_OK(oa_trace_set(traced ? OA_TRACE_ON : 0));
+    for (int vendor_status = 0; vendor_status < 2; vendor_status++) {
+      oa_operand operand = {.name = "x",
+                            .pointer = array.handle,
+                            .access = OA_READ,
+                            .dtype = OA_F32,
+                            .extent = OA_VECTOR(n, 1, "n", "incx")};
+      oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 1};
+      CHECK_OK(oa_begin(&call));
+      const oa_stream *stream = call.stream;
+      const uint64_t before = stream->ticket;
+      if (vendor_status)
+        CHECK_FAILS(oa_end(&call, vendor_status), OA_ERROR_LIBRARY, "counted.read");
+      else
+        CHECK_OK(oa_end(&call, vendor_status));
+      CHECK(stream->ticket == before + 1);
+    }
+  }
+  CHECK_OK(oa_trace_set(0));
   leave(region);
   check_empty();
 }
@@ -193,6 +226,7 @@ int main(void) {
     if (i == 2) CHECK_OK(oa_sim_configure(device, 0, 0, 200));
     if (i == 1) handles_of_callers_streams_are_used_again();
     if (i == 1) calls_with_scalars_on_host_and_device_overlap();
+    if (i == 1) every_end_of_a_call_is_noted_in_its_stream();
     if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_its_next_user();
     if (i > 0) a_callers_stream_that_is_gone_is_left_alone();
   }
