@@ -238,7 +238,7 @@ static int host_graph_end(oa_device *device, void **stream, void **graph) {
 
 static int host_graph_launch(oa_device *device, void *stream, void *graph) {
   (void)stream;
-  const int status = oa_recording_run(graph, NULL);
+  const int status = oa_recording_run(graph, false);
   return status < 0 ? oa_fail(OA_ERROR_MEMORY, "%s: no host memory to run a graph", device->name) : status;
 }
 

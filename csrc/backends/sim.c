@@ -8,8 +8,8 @@
  * workers report such faults through the next synchronization.
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
- * a thread that holds one of them takes no other lock. A worker that runs a library's function also holds `running`.
- * There are many locks so that a missing event shows as a race under ThreadSanitizer. */
+ * a thread that holds one of them takes no other lock. There are many locks so that a missing event shows as a race
+ * under ThreadSanitizer. */
 #include "base/here.h"
 #include "device/backend.h"
 #include "offload_args/testing.h"
@@ -50,6 +50,7 @@ struct event {
 struct operation {
   struct operation *next;
   enum { COPY, FILL, RUN, RECORD, WAIT, FREE, GRAPH } kind;
+  bool failed; /* a graph was not run */
   union {
     struct {
       void *to;
@@ -324,60 +325,23 @@ static void mark_wait(struct mark *mark) {
   mark_drop(mark);
 }
 
-/* -- the end of the process ---------------------------------------------------------------------------------------- */
-
-/* When the process exits, the vendors' libraries end before the workers do. Library functions that have not begun by
- * then do not run. */
-static atomic_bool stopping;
-static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
-
-/* Waits for running functions, but at most MOST_SECONDS. */
-static void stop_running(void) {
-  enum { MOST_SECONDS = 10 };
-  struct timespec end;
-  if (atomic_load(&oa_forked)) return; /* a forked child has no workers */
-  atomic_store(&stopping, true);
-  clock_gettime(CLOCK_REALTIME, &end);
-  end.tv_sec += MOST_SECONDS;
-  if (pthread_rwlock_timedwrlock(&running, &end) == 0) pthread_rwlock_unlock(&running);
-}
-
-/* Registers stop_running when this library is loaded, so that it runs after the program's own handlers, which may still
- * leave regions. The priority makes it run after the handler that accelerate/preload.c registers when loaded. */
-static __attribute__((constructor(1000))) void stop_at_exit(void) { atexit(stop_running); }
-
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 
-static const char ends[] = "the process ends, and a call had not begun";
-
-/* Runs a library function of a graph on the thread that launches the graph. Python waits itself for the functions of
- * such a graph that are Python's, so the lock is not held then. */
-static int run_here(void (*run)(void *), void *arguments) {
-  int status = OA_OK;
-  pthread_rwlock_rdlock(&running);
-  if (atomic_load(&stopping))
-    status = oa_fail(OA_ERROR_BACKEND, "sim: %s", ends);
+/* Runs an operation that calls libraries' functions. */
+static void run_inside(void *of) {
+  struct operation *operation = of;
+  if (operation->kind == RUN)
+    operation->run(operation->data);
   else
-    run(arguments);
-  pthread_rwlock_unlock(&running);
-  return status;
+    operation->failed = oa_recording_run(operation->graph, true);
 }
 
 static void run_function(struct sim *sim, struct operation *operation) {
-  const char *fault = NULL;
-  pthread_rwlock_rdlock(&running);
-  if (atomic_load(&stopping))
-    fault = ends;
-  else if (operation->kind == RUN)
-    operation->run(operation->data);
-  else if (oa_recording_run(operation->graph, NULL))
-    fault = "SIM_ERROR_OUT_OF_MEMORY: a graph was not run";
-  if (fault) {
-    pthread_mutex_lock(&sim->mutex);
-    report(sim, "%s", fault);
-    pthread_mutex_unlock(&sim->mutex);
-  }
-  pthread_rwlock_unlock(&running);
+  const bool runs = oa_run_before_end(run_inside, operation);
+  if (runs && !operation->failed) return;
+  pthread_mutex_lock(&sim->mutex);
+  report(sim, runs ? "SIM_ERROR_OUT_OF_MEMORY: a graph was not run" : "the process ends, and a call had not begun");
+  pthread_mutex_unlock(&sim->mutex);
 }
 
 static void execute(struct sim *sim, struct operation *operation) {
@@ -487,7 +451,10 @@ static int start_bytes(oa_device *device, const char *operation, size_t nbytes, 
 
 static struct operation *operation_new(int kind, size_t nbytes) {
   struct operation *operation = nbytes <= PTRDIFF_MAX ? malloc(sizeof *operation + nbytes) : NULL;
-  if (operation) operation->kind = kind;
+  if (operation) {
+    operation->kind = kind;
+    operation->failed = false;
+  }
   return operation;
 }
 
@@ -878,7 +845,7 @@ static int sim_graph_launch(oa_device *device, void *pointer, void *graph) {
   if (stream->recording) return not_recorded(device, "graph_launch");
   if (oa_recording_is_here(graph)) {
     wait_for(stream);
-    status = oa_recording_run(graph, run_here);
+    status = oa_recording_run(graph, false);
     return status < 0 ? no_host_memory(device, "graph_launch") : status;
   }
   struct operation *launch = operation_new(GRAPH, 0);

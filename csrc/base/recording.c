@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "base/here.h"
 #include "base/lines.h"
+#include "base/runtime.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct work {
   struct work *next;
@@ -107,17 +109,47 @@ int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint3
   return oa_recording_add(recording, fill, &arguments, sizeof arguments);
 }
 
-int oa_recording_run(const oa_recording *recording, int (*run_work)(void (*run)(void *), void *arguments)) {
+/* -- the end of the process ---------------------------------------------------------------------------------------- */
+
+/* When the process exits, the vendors' libraries end before threads of the core and of the program do. Functions of
+ * libraries that have not begun by then do not run. */
+static atomic_bool stopping;
+static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
+
+/* Waits for running functions, but at most MOST_SECONDS. */
+static void stop_running(void) {
+  enum { MOST_SECONDS = 10 };
+  struct timespec end;
+  if (atomic_load(&oa_forked)) return; /* no function runs in a forked child */
+  atomic_store(&stopping, true);
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += MOST_SECONDS;
+  if (pthread_rwlock_timedwrlock(&running, &end) == 0) pthread_rwlock_unlock(&running);
+}
+
+/* Registers stop_running when this library is loaded, so that it runs after the program's own handlers, which may still
+ * leave regions. The priority makes it run after the handler that accelerate/preload.c registers when loaded. */
+static __attribute__((constructor(1000))) void stop_at_exit(void) { atexit(stop_running); }
+
+bool oa_run_before_end(void (*run)(void *), void *arguments) {
+  pthread_rwlock_rdlock(&running);
+  const bool runs = !atomic_load(&stopping);
+  if (runs) run(arguments);
+  pthread_rwlock_unlock(&running);
+  return runs;
+}
+
+int oa_recording_run(const oa_recording *recording, bool is_inside) {
   void *arguments = malloc(recording->most ? recording->most : 1);
   if (!arguments) return -1;
   int status = 0;
   for (const work *w = recording->first; w && !status; w = w->next) {
     memcpy(arguments, w->arguments, w->size);
     const bool is_here = w->run == oa_run_here;
-    if (run_work && !is_here)
-      status = run_work(w->run, arguments);
-    else
+    if (is_here || is_inside)
       w->run(arguments);
+    else if (!oa_run_before_end(w->run, arguments))
+      status = oa_fail(OA_ERROR_BACKEND, "the process ends, and a call of a graph had not begun");
     if (is_here) status = ((const oa_here *)arguments)->status;
   }
   free(arguments);

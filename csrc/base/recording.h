@@ -3,6 +3,7 @@
 #ifndef OA_RECORDING_H
 #define OA_RECORDING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,10 +23,14 @@ int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, co
 int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint32_t value, size_t unit, size_t width,
                           size_t lines);
 /* Runs all work in the order in which it was added. Each function gets a copy of its arguments, which it may change.
- * run_work, which may be NULL, runs the work that may run on any thread: it calls run(arguments) and returns 0, or does
- * not call it and returns the status of a failure. Several threads may run one recording at the same time. Returns 0,
- * or the status of the first failure (run_work, oa_run_here), after which no work runs. Returns -1, and runs nothing,
- * if host memory runs out for the copies. */
-int oa_recording_run(const oa_recording *recording, int (*run_work)(void (*run)(void *), void *arguments));
+ * The work runs by oa_run_before_end, except oa_run_here: Python waits itself for functions that are Python's.
+ * `is_inside`: the caller is a function that runs by oa_run_before_end. Several threads may run one recording at the
+ * same time. Returns 0, or the status of the first failure, after which no work runs. Returns -1, and runs nothing, if
+ * host memory runs out for the copies. */
+int oa_recording_run(const oa_recording *recording, bool is_inside);
+
+/* Calls a function that may call a library. The end of the process waits for the function, but at most for ten seconds,
+ * because libraries end then. Once the process ends, returns false and does not call the function. */
+bool oa_run_before_end(void (*run)(void *), void *arguments);
 
 #endif

@@ -9,7 +9,7 @@ atomic_bool oa_core_runs;
 
 pthread_mutex_t oa_mutex = PTHREAD_MUTEX_INITIALIZER;
 int oa_waiting;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed; /* made by `start` */
 
 /* Runs in a forked child. Only the forking thread exists there, and a lock that another thread held can never be
  * freed. */
@@ -26,6 +26,11 @@ static void start(void) {
     oa_error_save(&start_error);
     return;
   }
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   pthread_atfork(NULL, NULL, in_child);
   atomic_store(&oa_core_runs, true);
 }
@@ -49,6 +54,25 @@ void oa_wait_change(void) {
   oa_waiting++;
   pthread_cond_wait(&changed, &oa_mutex);
   oa_waiting--;
+}
+
+bool oa_wait_change_until(const struct timespec *until) {
+  oa_waiting++;
+  const int error = pthread_cond_timedwait(&changed, &oa_mutex, until);
+  oa_waiting--;
+  return !error;
+}
+
+struct timespec oa_time_in(int milliseconds) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_sec += milliseconds / 1000;
+  at.tv_nsec += milliseconds % 1000 * 1000000L;
+  if (at.tv_nsec >= 1000000000) {
+    at.tv_sec++;
+    at.tv_nsec -= 1000000000;
+  }
+  return at;
 }
 
 void oa_wake_waiting(void) { pthread_cond_broadcast(&changed); }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
 extern atomic_int oa_forked; /* 1 in a child that was forked after first use */
 
@@ -33,6 +34,11 @@ static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 /* Waits until another thread announces a change of the guarded state. Called with the lock, and frees it during the
  * wait. Afterwards the caller has to read all guarded state again. */
 void oa_wait_change(void);
+/* Does as oa_wait_change, but waits at most until `until` (CLOCK_MONOTONIC). Returns false once that time has
+ * passed. */
+bool oa_wait_change_until(const struct timespec *until);
+/* Returns the time (CLOCK_MONOTONIC) that is so many milliseconds from now. */
+struct timespec oa_time_in(int milliseconds);
 /* Wakes all threads in oa_wait_change. Called with the lock. */
 void oa_wake_waiting(void);
 /* Wakes all threads in oa_wait_change. Costs one load if no thread waits there. */

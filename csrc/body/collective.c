@@ -70,7 +70,7 @@ static __attribute__((cold, noinline)) void keep(const oa_call *call, oa_object_
 int oa_end_in_group(oa_call *call, const oa_value *object, int vendor_status) {
   if (OA_UNLIKELY(call->open == OA_CALL_CAPTURED) && vendor_status == call->library->success)
     keep(call, state_of(object));
-  if (OA_LIKELY(!oa_group_of_thread.depth)) return oa_end(call, vendor_status);
+  if (OA_LIKELY(!oa_group_of_thread.depth)) return oa_end_of(call, vendor_status, &state_of(object)->aborted);
   if (vendor_status == call->library->success && call->library == oa_group_of_thread.library)
     return add(call, state_of(object));
   return oa_end(call, vendor_status);
@@ -91,7 +91,7 @@ static int end_all(oa_grouped *grouped, int vendor_status, const char *function)
   int status = OA_OK;
   while (grouped) {
     oa_grouped *next = grouped->next;
-    const int ended = oa_end(&grouped->call, vendor_status);
+    const int ended = oa_end_of(&grouped->call, vendor_status, &grouped->object->aborted);
     if (!status) status = ended;
     const int destroyed = oa_object_let_go(function, grouped->object);
     if (!status) status = destroyed;

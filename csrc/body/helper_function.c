@@ -400,8 +400,8 @@ static int destroy(const char *function, oa_object_state *state) {
   oa_device *device = state->device;
   oa_before saved;
   int status = enter(device, &saved);
-  if (!status) {       /* after a failure the device is lost, and the library's part of the object with it */
-    if (state->native) /* an object without a native part was aborted */
+  if (!status) { /* after a failure the device is lost, and the library's part of the object with it */
+    if (state->native && !state->stays) /* an object without a native part was aborted */
       status = oa_object_destroy_native(function, state->library, state->kind, state->native);
     if (state->stream) {
       const int waited = device->backend->stream_synchronize(device, state->stream->native);
@@ -451,7 +451,7 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   return state ? destroy(routine->function, state) : status;
 }
 
-/* A call of a library's function that aborts an object. */
+/* A call of a library's function that aborts an object, which a thread of its own makes. */
 typedef struct abortion {
   const oa_routine *routine;
   int (*abort)(void *);
@@ -459,7 +459,8 @@ typedef struct abortion {
   oa_device *device;
   int status;
   oa_saved_error error;
-  bool is_over; /* under the lock, if the call is made by its own thread */
+  bool is_over; /* under the lock */
+  bool is_left; /* under the lock: no thread waits for the call, whose thread frees this struct */
 } abortion;
 
 static int abort_native(const abortion *a) {
@@ -482,38 +483,59 @@ static void *abort_in_thread(void *argument) {
   if (a->status) oa_error_save(&a->error);
   oa_lock();
   a->is_over = true;
+  const bool is_left = a->is_left;
   oa_announce_change();
   oa_unlock();
+  if (is_left) free(a);
   return NULL;
 }
 
-/* Aborts an object that graphs hold. The library's function stops the graphs' calls first, and then waits until the
- * graphs have been destroyed. So another thread makes the call, while this thread destroys the graphs. */
-static int abort_with_graphs(abortion *a, const oa_object_state *state) {
-  if (oa_start_thread(abort_in_thread, a))
-    return oa_fail(OA_ERROR_MEMORY, "%s: no thread could be started to abort %s; its memory stays in use",
-                   a->routine->function, a->routine->record[0].name);
+/* Aborts an object. The library's function stops the calls, also those in graphs, and then waits until the graphs have
+ * been destroyed. So another thread makes the call, while this thread destroys the graphs. The graphs of a lost device
+ * are not destroyed, so this thread does not wait for the library then. */
+static int abort_beside(abortion *a, const oa_object_state *state) {
+  struct timespec until = {.tv_sec = 0};
   oa_lock();
-  oa_captures_end(state);
-  while (!a->is_over) oa_wait_change();
+  bool in_time = oa_captures_end(state, &until);
+  while (in_time && !a->is_over) in_time = oa_device_wait_change(a->device, &until);
+  const bool is_left = a->is_left = !a->is_over;
   oa_unlock();
-  if (a->status) oa_error_restore(&a->error);
-  return a->status;
+  if (is_left)
+    return oa_fail(OA_ERROR_LOST, "%s: %s is lost, and %s did not return; %s stays in use until the process ends: %s",
+                   a->routine->function, a->device->name, a->routine->library->symbols[a->routine->symbols[0]],
+                   a->routine->record[0].name, a->device->lost_reason);
+  const int status = a->status;
+  if (status) oa_error_restore(&a->error);
+  free(a);
+  return status;
 }
 
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
   oa_object_use use = {.name = routine->record[0].name, .kind = kind_of(routine, 0), .handle = values[0].pointer};
   bool has_graphs;
   (void)device;
-  abortion a = {.routine = routine, .abort = (int (*)(void *))oa_routine_symbol(routine, 0)};
-  if (!a.abort) return OA_ERROR_LIBRARY;
+  int (*abort)(void *) = (int (*)(void *))oa_routine_symbol(routine, 0);
+  if (!abort) return OA_ERROR_LIBRARY;
   int status = oa_core_start();
-  if (status || (status = oa_object_seize(routine->function, routine->library, &use, &a.native, &has_graphs)))
+  abortion *a = status ? NULL : malloc(sizeof *a);
+  if (!a) return status ? status : oa_fail(OA_ERROR_MEMORY, "%s: no host memory", routine->function);
+  *a = (abortion){.routine = routine, .abort = abort};
+  if ((status = oa_object_seize(routine->function, routine->library, &use, &a->native, &has_graphs))) {
+    free(a);
     return status;
+  }
   oa_object_state *state = use.state;
-  a.device = state->device;
-  status = has_graphs ? abort_with_graphs(&a, state) : abort_native(&a);
-  const int failed = oa_object_drop_seized(routine->function, state) ? destroy(routine->function, state) : OA_OK;
+  a->device = state->device;
+  if (!oa_start_thread(abort_in_thread, a)) {
+    status = abort_beside(a, state);
+  } else {
+    status = has_graphs
+                 ? oa_fail(OA_ERROR_MEMORY, "%s: no thread could be started to abort %s; its memory stays in use",
+                           routine->function, use.name)
+                 : abort_native(a);
+    free(a);
+  }
+  const int failed = oa_object_drop_seized(state) ? destroy(routine->function, state) : OA_OK;
   return status ? status : failed;
 }
 
@@ -531,6 +553,7 @@ static void let_go_of_graph(void *object) {
   oa_object_state *state = object;
   oa_lock();
   state->graphs--;
+  state->stays |= state->device && atomic_load(&state->device->lost); /* the device's graphs were not destroyed */
   oa_unlock();
   oa_object_let_go("oa_chain_release", state);
 }

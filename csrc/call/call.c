@@ -644,10 +644,35 @@ static inline __attribute__((always_inline)) int mark_all(oa_call *call, bool no
   return status;
 }
 
-/* Ends a call that failed, is captured or traced, has lists, or whose address was taken. The lock is taken.
- * `advanced`: the failure to note the end of the call in the stream, or 0. `status`: an earlier failure, or 0. */
+/* Fails if an abort has made an operand undefined that the call read. Called with the lock. */
+static int check_spoiled(const oa_call *call) {
+  for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
+    const oa_slot *slot = o->slot;
+    if (!o->touched || (o->access & OA_READ_WRITE) == OA_OVERWRITE || o->touched & OA_OVERWRITTEN) continue;
+    if (slot->mapping->spoiled && slot->group->invalid)
+      return oa_fail(
+          OA_ERROR_INVALID,
+          "%s: a communicator was aborted before its calls that write %s had ended; the results are undefined",
+          call->function, o->name);
+  }
+  return OA_OK;
+}
+
+/* Fails if the call's object was aborted; otherwise notes the call's operation. Called with the lock. */
+static int note_object(const oa_call *call, const oa_abortable *object, bool notes) {
+  if (!atomic_load(object)) {
+    if (notes) oa_stream_note_object(call->stream, object);
+    return OA_OK;
+  }
+  return oa_fail(OA_ERROR_STALE, "%s: %s was aborted meanwhile; the contents of the call's output arrays are undefined",
+                 call->function, atomic_load(object));
+}
+
+/* Ends a call that failed, is captured or traced, has lists or an object that may be aborted, or whose address was
+ * taken, or that ends after an abort. The lock is taken. `advanced`: the failure to note the end of the call in the
+ * stream, or 0. `status`: an earlier failure, or 0. */
 static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_status, int open, int advanced,
-                                                      int status) {
+                                                      int status, const oa_abortable *object) {
   const oa_library *const library = call->library;
   const oa_device *device = call->device;
   const bool is_captured = open == OA_CALL_CAPTURED || open == OA_CALL_CAPTURED_RELEASED;
@@ -662,6 +687,12 @@ static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_
     rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
     if (!status) status = advanced;
   }
+  if (!(rare & FAILED) && !is_captured) {
+    int undefined = object ? note_object(call, object, notes) : OA_OK;
+    if (!undefined && device->spoiled) undefined = check_spoiled(call);
+    if (undefined) rare |= FAILED;
+    if (!status) status = undefined;
+  }
   status = mark_all(call, notes, rare, capture, status);
   if (call->lists) forget_lists(call);
   if (serial)
@@ -672,12 +703,16 @@ static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_
 
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
+  return oa_end_of(call, vendor_status, NULL);
+}
+
+int oa_end_of(oa_call *call, int vendor_status, const oa_abortable *object) {
   if (!call->open) return fail_not_begun("oa_end", call);
   oa_device *device = call->device;
   const oa_library *const library = call->library;
   const int open = call->open;
-  const bool is_usual =
-      open == OA_CALL_OPEN && vendor_status == (library ? library->success : 0) && !call->lists && !call->begun;
+  const bool is_usual = open == OA_CALL_OPEN && vendor_status == (library ? library->success : 0) && !call->lists &&
+                        !call->begun && !object;
   int advanced = OA_OK;
   call->open = 0;
   int status = OA_UNLIKELY(open >= OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);
@@ -688,12 +723,12 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_lock();
   if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
-  if (OA_LIKELY(is_usual)) { /* the compiler makes a copy of mark_all without the rare cases */
+  if (OA_LIKELY(is_usual && !device->spoiled)) { /* the compiler makes a copy of mark_all without the rare cases */
     const bool notes = !(device->backend->flags & OA_SYNCHRONOUS);
     if (notes) advanced = oa_stream_advance(call->stream);
     if (OA_LIKELY(!advanced)) return mark_all(call, notes, 0, NULL, status);
   }
-  return end_rarely(call, vendor_status, open, advanced, status);
+  return end_rarely(call, vendor_status, open, advanced, status, object);
 }
 
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {

@@ -28,6 +28,9 @@ __attribute__((cold)) int oa_call_fail_open(const char *function, const oa_call 
 int oa_begin_locked(oa_call *call);
 /* Ends the library's part of a call: its device is no longer current. The call stays open until oa_end. */
 int oa_call_release(oa_call *call);
+/* Ends a call of an object that may be aborted. If the object was aborted, the call fails, and its results are
+ * undefined. Otherwise the call's operation is noted as one of the object. object: NULL for other calls. */
+int oa_end_of(oa_call *call, int vendor_status, const oa_abortable *object);
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
 /* Cancels a failed call; keeps the text of the failure. Returns the status. */

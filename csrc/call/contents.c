@@ -110,21 +110,6 @@ static int end(oa_call *call, int status) {
   return oa_fail_in(status, "%s", call->function);
 }
 
-/* Ends a call that has read. Fails if a communicator was aborted meanwhile, and a graph of its calls wrote them. */
-static int end_reading(oa_call *call, int status) {
-  const oa_device *device = call->device;
-  if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) {
-    oa_lock();
-    const oa_slot *slot = call->operands[0].slot;
-    if (slot->mapping->spoiled && slot->group->invalid)
-      status = oa_fail(OA_ERROR_INVALID,
-                       "a communicator was aborted while a graph that writes %s ran; the results are undefined",
-                       slot->mapping->views[slot->view].name);
-    oa_unlock();
-  }
-  return end(call, status);
-}
-
 static void *stream_of(const oa_call *call) { return ((const oa_stream *)call->stream)->native; }
 
 int oa_pointer_invalidate(oa_any *pointer) {
@@ -321,6 +306,10 @@ static int read_line(const reading *r, oa_move *move) {
 }
 
 static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int64_t nbytes) {
+  oa_stream *stream = call->stream;
+  oa_lock();
+  const uint64_t ticket = stream->ticket;
+  oa_unlock();
   const oa_slot *slot = call->operands[0].slot;
   const oa_mapping *mapping = slot->mapping;
   const reading r = {call->device, stream_of(call), values, (uintptr_t)call->operands[0].address};
@@ -338,7 +327,11 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
   }
   if (!status) status = pieces->width == nbytes ? read_line(&r, &move) : read_pieces(&r, pieces, nbytes);
   if (begun) oa_trace_copies(OA_TRACE_DOWN, begun, r.device, &move, 1, NULL, status);
-  return status;
+  if (status) return status;
+  oa_lock();
+  oa_stream_waited(stream, ticket);
+  oa_unlock();
+  return OA_OK;
 }
 
 /* Swaps `each` bytes between two places. */
@@ -389,7 +382,7 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   oa_pieces_start(&pieces, ndim, shape, forwards, packed, a.itemsize);
   status = read_device(&call, &pieces, values, nbytes);
   if (!status) reverse_axes(values, ndim, shape, strides, nbytes);
-  return end_reading(&call, status);
+  return end(&call, status);
 }
 
 /* -- host arrays of any strides -- */
@@ -463,5 +456,5 @@ int oa_pointer_read_strided(const oa_any *pointer, void *values, int ndim, const
   const int64_t begun = oa_trace_begin();
   status = read_line(&r, &s.move);
   if (begun) oa_trace_copies(OA_TRACE_DOWN, begun, r.device, &s.move, 1, NULL, status);
-  return end_reading(&s.call, status);
+  return end(&s.call, status);
 }

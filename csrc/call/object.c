@@ -211,6 +211,8 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
   if (!status && use->state->graphs) status = oa_captures_abort(function, use->name, use->state, has_graphs);
   if (!status) {
     int ignored;
+    atomic_store(&use->state->aborted, use->name);
+    oa_object_spoils(use->state->device, &use->state->aborted);
     *native = use->state->native;
     use->state->native = NULL;
     use->state->ended = true;
@@ -221,18 +223,12 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
   return status;
 }
 
-/* Returns false, so that the search for deadlocks ignores the wait for a seized object. */
-static bool needs_no_thread(const oa_wait *wait, const oa_caller *other) {
-  (void)wait;
-  (void)other;
-  return false;
-}
-
-bool oa_object_drop_seized(const char *function, oa_object_state *state) {
-  const oa_wait wait = {function, needs_no_thread, NULL};
+bool oa_object_drop_seized(oa_object_state *state) {
+  struct timespec until = {.tv_sec = 0};
+  bool in_time = true;
   oa_lock();
-  while (state->busy) oa_wait_for_always(&wait);
-  const bool last = !--state->holders;
+  while (state->busy && in_time) in_time = oa_device_wait_change(state->device, &until);
+  const bool last = in_time && !--state->holders; /* after a wait in vain, the state stays for ever */
   oa_unlock();
   return last;
 }

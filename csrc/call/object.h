@@ -38,7 +38,7 @@ typedef struct oa_object_held {
 } oa_object_held;
 
 /* One object. The fields are constant, with two exceptions: the core's lock guards `busy`, `user`, `held`, `holders`,
- * `graphs`, `ended` and `stamp`; `memory` and `note` belong to the call that has the object. */
+ * `graphs`, `ended`, `stays` and `stamp`; `memory` and `note` belong to the call that has the object. */
 typedef struct oa_object_state {
   oa_object *handle;
   const oa_library *library;
@@ -53,6 +53,8 @@ typedef struct oa_object_state {
   int holders; /* the number of objects, calls of groups and graphs that hold this object */
   int graphs;  /* the number of graphs among the holders */
   bool ended;  /* the object is stale, and the last holder destroys it */
+  oa_abortable aborted;
+  bool stays; /* the native part is never destroyed, because the library would wait for graphs of a lost device */
   /* A number that no object had before. The object gets a new stamp whenever a function may have changed the object. */
   uint64_t stamp;
   oa_note note;
@@ -100,9 +102,10 @@ __attribute__((cold)) int oa_fail_held(const char *function, const char *name);
  * (oa_captures_end). Fails if calls that use the object are being captured. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native,
                     bool *has_graphs);
-/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns true if this was
- * the last holder, so that the caller has to destroy the remaining parts of the object. */
-bool oa_object_drop_seized(const char *function, oa_object_state *state);
+/* Waits for calls that use a seized object, as oa_device_wait_change does, and removes the holder that oa_object_seize
+ * added. Returns true if this was the last holder, so that the caller has to destroy the remaining parts of the object.
+ * If it waits in vain, the object's memory stays in use. */
+bool oa_object_drop_seized(oa_object_state *state);
 /* Waits for calls that use the object, and makes it stale. *state becomes the state that the caller has to destroy;
  * NULL if the object was stale, or if other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);

@@ -190,6 +190,7 @@ struct oa_device {
   struct oa_stream *streams;
   struct oa_stream *known_streams; /* streams that other code also has, and may capture */
   int stream_count;
+  bool spoiled; /* an abort has made results undefined (region/aborted.c); under the lock */
 };
 
 /* -- functions that a backend may call, in addition to base/ -- */

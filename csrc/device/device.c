@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include "base/runtime.h"
 #include "base/settings.h"
 #include "base/sized.h"
 #include "offload_args/testing.h"
@@ -70,6 +71,17 @@ bool oa_device_quiesce(oa_device *device) {
   for (int i = 0; i < TRIES && status && status != OA_ERROR_LOST; i++) status = device->backend->synchronize(device);
   oa_error_restore(&first);
   return !status || status == OA_ERROR_LOST; /* a lost device does nothing any more */
+}
+
+bool oa_device_wait_change(const oa_device *device, struct timespec *until) {
+  enum { LOOK = 50, PATIENCE = 500 }; /* milliseconds */
+  if (!device || atomic_load(&device->lost) != OA_LOST) {
+    const struct timespec look = oa_time_in(LOOK); /* nobody announces that a device is lost */
+    oa_wait_change_until(&look);
+    return true;
+  }
+  if (!until->tv_sec) *until = oa_time_in(PATIENCE);
+  return oa_wait_change_until(until);
 }
 
 int oa_device_lost(oa_device *device, const char *reason) {

@@ -4,6 +4,8 @@
 
 #include "device/backend.h"
 
+#include <time.h>
+
 enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* LOSING: the reason is being written; LOST: it can be read */
 
 /* Returns the backend of that name; NULL if this build has none. */
@@ -16,5 +18,9 @@ int oa_device_usable(oa_device *device);
  * may now be freed and blocks may be reused, and false if some work may still be under way. Keeps the last failure's
  * text. */
 bool oa_device_quiesce(oa_device *device);
+/* Waits, as oa_wait_change does, for something that need not happen any more if the device is lost. The caller then
+ * calls this again, with the same *until (0 at first). Returns false if the device has been lost for long. device: NULL
+ * if it does not matter. */
+bool oa_device_wait_change(const oa_device *device, struct timespec *until);
 
 #endif

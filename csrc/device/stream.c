@@ -128,6 +128,30 @@ void oa_stream_waited(oa_stream *stream, uint64_t ticket) {
   if (stream->number >= 0 && ticket > stream->waited) stream->waited = ticket;
 }
 
+void oa_stream_note_object(oa_stream *stream, const oa_abortable *object) {
+  enum { MOST = sizeof stream->issued / sizeof stream->issued[0] };
+  oa_issued *at = NULL;
+  for (oa_issued *i = stream->issued; i < stream->issued + MOST; i++) {
+    if (i->last <= stream->waited) i->last = 0;
+    if (!i->last ? !at : i->object == object) at = i;
+  }
+  if (!at) {
+    at = stream->issued; /* this entry gets the operations of all other objects, too */
+    at->object = NULL;
+  }
+  if (!at->last) *at = (oa_issued){.object = object, .first = stream->ticket};
+  at->last = stream->ticket;
+}
+
+uint64_t oa_stream_first_of(const oa_stream *stream, const oa_abortable *object) {
+  enum { MOST = sizeof stream->issued / sizeof stream->issued[0] };
+  uint64_t first = 0;
+  for (const oa_issued *i = stream->issued; i < stream->issued + MOST; i++)
+    if (i->last > stream->waited && (!i->object || i->object == object) && (!first || i->first < first))
+      first = i->first;
+  return first;
+}
+
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (stream == other || ticket == 0 || (stream->device->backend->flags & OA_SYNCHRONOUS)) return OA_OK;
   const int number = other->number;
@@ -216,6 +240,14 @@ bool oa_uses_over(const oa_uses *uses, const oa_stream *stream) {
     if (use->stream != stream || use->read > stream->waited || use->written > stream->waited) return false;
   }
   return true;
+}
+
+bool oa_uses_write_doubtful(const oa_uses *uses) {
+  for (int i = 0; i < uses->count; i++) {
+    const oa_use *use = use_at(uses, i);
+    if (use->stream->doubtful && use->written >= use->stream->doubtful) return true;
+  }
+  return false;
 }
 
 bool oa_uses_arrived(const oa_uses *uses) {

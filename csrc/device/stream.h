@@ -5,6 +5,16 @@
 
 #include "device/device.h"
 
+/* An object that may be aborted, such as a communicator: its name once it was aborted, for messages; NULL before. Set
+ * under the lock. */
+typedef _Atomic(const char *) oa_abortable;
+
+/* Operations of an object on a stream. */
+typedef struct oa_issued {
+  const oa_abortable *object; /* NULL: any object */
+  uint64_t first, last;       /* tickets; the operations are over once `last` is */
+} oa_issued;
+
 /* A stream counts tickets, one per operation. `seen` is its vector clock. */
 typedef struct oa_stream {
   oa_device *device;
@@ -21,8 +31,10 @@ typedef struct oa_stream {
   uint64_t covered; /* the ticket after which the event was last recorded */
   uint64_t *seen;   /* seen[i]: the latest ticket of stream i after which this stream runs */
   int seen_count;
-  struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
-  struct oa_stream *next_made;                   /* in the list of all streams of the device */
+  oa_issued issued[4];
+  uint64_t doubtful;           /* for region/aborted.c: the first operation whose results are undefined; 0: none */
+  struct oa_stream *next;      /* in the list of idle streams, or of a region's foreign streams */
+  struct oa_stream *next_made; /* in the list of all streams of the device */
   struct oa_stream *next_known, *previous_known; /* in the device's list of known streams */
 } oa_stream;
 
@@ -72,6 +84,10 @@ int oa_stream_advance(oa_stream *stream);
 int oa_stream_mark(oa_stream *stream);
 /* Notes that all operations of the stream up to that ticket are complete, because the stream was waited for. */
 void oa_stream_waited(oa_stream *stream, uint64_t ticket);
+/* Notes that the stream's last operation is of that object. */
+void oa_stream_note_object(oa_stream *stream, const oa_abortable *object);
+/* Returns the ticket of the first operation of the object that may still run; 0: there is none. */
+uint64_t oa_stream_first_of(const oa_stream *stream, const oa_abortable *object);
 /* Makes `stream` run after the operations of `other` up to that ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 
@@ -85,6 +101,8 @@ int oa_uses_end(const oa_uses *uses, oa_stream *stream, bool *over);
 int oa_use_wait(const oa_uses *uses, int number, const oa_stream *stream);
 /* Notes a use by the stream's last operation. */
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
+/* Returns whether a doubtful operation wrote. */
+bool oa_uses_write_doubtful(const oa_uses *uses);
 /* Returns whether all writes are known to be complete. */
 bool oa_uses_arrived(const oa_uses *uses);
 /* Turns the uses by a foreign stream into uses by `heir`, a stream that already runs after the foreign one. */

@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 typedef struct chain {
   oa_slot *slot;
@@ -129,32 +128,16 @@ static int destroy_unused(chain *c) { return c->released && !c->users && !c->end
 
 static chain *chain_of(const oa_capture *capture) { return (chain *)((uintptr_t)capture - offsetof(chain, capture)); }
 
-/* Returns whether a replay may be under way: no thread has waited for the last replay, and it does not end soon. */
-static bool may_run(const oa_capture *capture) {
-  const chain *c = chain_of(capture);
-  const oa_backend *backend = c->device->backend;
-  if (backend->flags & OA_SYNCHRONOUS) return false;
-  if (c->users || c->was_foreign) return true;
-  if (!c->last || c->last->waited >= c->ticket) return false;
-  int done = 0;
-  if (oa_stream_mark(c->last)) return true;
-  for (int i = 0; i < 100 && !done && !backend->event_done(c->device, c->last->event, &done); i++)
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-  return !done;
-}
-
 /* Ends the graph of a chain after an object of its calls was aborted. */
-static void end_after_abort(oa_capture *capture) {
+static bool end_after_abort(oa_capture *capture, struct timespec *until) {
   chain *c = chain_of(capture);
-  if (c->ending || c->users) {
-    oa_wait_change();
-    return;
-  }
+  if (c->ending || c->users) return oa_device_wait_change(c->device, until);
   oa_saved_error saved;
   end_graph(c);
   oa_error_save(&saved);
   destroy_unused(c);
   oa_error_restore(&saved);
+  return true;
 }
 
 /* Waits until the captured calls of other threads have ended. Fails if this thread has a call open. Fails and frees the
@@ -179,7 +162,6 @@ int oa_chain_begin(oa_region *handle, oa_chain **result) {
   chain *c = calloc(1, sizeof *c);
   if (!c) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a chain", function);
   c->region = handle;
-  c->capture.may_run = may_run;
   c->capture.end = end_after_abort;
   oa_lock();
   oa_region_state *region = region_of(c);
@@ -355,11 +337,12 @@ static int replay(const char *function, chain *c, device_loop *loop) {
     status =
         loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
     const bool did_nothing = loop && !loop->ran;
-    if (OA_UNLIKELY(atomic_load(&c->capture.aborted) != NULL)) status = fail_aborted(function, c);
     oa_saved_error saved;
     oa_error_save(&saved);
-    const int ended = did_nothing ? (oa_call_cancel(&call), OA_OK) : oa_end(&call, status);
-    if (status)
+    const int ended = did_nothing ? (oa_call_cancel(&call), OA_OK) : oa_end_of(&call, status, &c->capture.aborted);
+    if (OA_UNLIKELY(atomic_load(&c->capture.aborted) != NULL))
+      status = fail_aborted(function, c);
+    else if (status)
       oa_error_restore(&saved);
     else
       status = ended;

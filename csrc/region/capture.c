@@ -1,6 +1,7 @@
 #include "region/capture.h"
 #include "device/memory.h"
 #include "library/handles.h"
+#include "region/aborted.h"
 #include "region/coherent.h"
 #include "region/slot.h"
 
@@ -264,16 +265,6 @@ static bool uses(const oa_capture *capture, const void *object) {
   return noted;
 }
 
-/* Makes undefined all that the graph writes. A region that is bringing some of it down discards it. */
-static void spoil(const oa_capture *capture) {
-  for (const oa_captured *c = capture->groups; c < capture->groups + capture->count; c++)
-    for (oa_mapping *m = c->writes ? oa_mappings : NULL; m; m = m->next) {
-      if (m != c->mapping || m->serial != c->serial) continue;
-      m->groups[c->group].invalid = m->spoiled = true;
-      if (m->leaving) m->leaving->spoiled = true;
-    }
-}
-
 int oa_captures_abort(const char *function, const char *name, const void *object, bool *any) {
   *any = false;
   for (const oa_capture *c = holding; c; c = c->next)
@@ -283,21 +274,23 @@ int oa_captures_abort(const char *function, const char *name, const void *object
     if (!uses(c, object)) continue;
     *any = true;
     atomic_store(&c->aborted, name);
-    if (c->may_run(c)) spoil(c);
+    oa_object_spoils(c->stream->device, &c->aborted);
   }
   return OA_OK;
 }
 
-void oa_captures_end(const void *object) {
+bool oa_captures_end(const void *object, struct timespec *until) {
+  bool in_time = true;
   oa_capture *c = holding;
-  while (c) {
+  while (c && in_time) {
     if (uses(c, object)) {
-      c->end(c);
+      in_time = c->end(c, until);
       c = holding; /* the list may have changed */
     } else {
       c = c->next;
     }
   }
+  return in_time;
 }
 
 /* Makes the handles use the libraries' own memory again. */

@@ -84,13 +84,13 @@ typedef struct oa_capture {
   int call_count, call_capacity;
   oa_captured_use *uses;
   int use_count, use_capacity;
-  int open;                      /* calls that have begun and not ended */
-  bool failed;                   /* a call failed, or could not be noted: the graph can't be used */
-  bool is_whole;                 /* the capture has ended */
-  _Atomic(const char *) aborted; /* the object that was aborted, for messages; NULL: none. Set under the lock */
-  bool (*may_run)(const struct oa_capture *); /* returns whether a replay may be under way */
-  void (*end)(struct oa_capture *);           /* ends the graph, or waits until another thread has ended it */
-  struct oa_capture *next;                    /* in the list of captures that have held objects */
+  int open;             /* calls that have begun and not ended */
+  bool failed;          /* a call failed, or could not be noted: the graph can't be used */
+  bool is_whole;        /* the capture has ended */
+  oa_abortable aborted; /* set once an object of the calls was aborted */
+  /* Ends the graph, or waits, as oa_device_wait_change does, until another thread has ended it. */
+  bool (*end)(struct oa_capture *, struct timespec *until);
+  struct oa_capture *next; /* in the list of captures that have held objects */
   bool listed;
 } oa_capture;
 
@@ -122,8 +122,9 @@ int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *obje
  * that use it stale, and what their running replays write undefined; *any: there are such graphs. name: the object's,
  * a literal. Called with the lock. */
 int oa_captures_abort(const char *function, const char *name, const void *object, bool *any);
-/* Ends these graphs. Called with the lock, which it frees and takes again. */
-void oa_captures_end(const void *object);
+/* Ends these graphs. Returns false if it waits for other threads in vain, as oa_device_wait_change does. Called with
+ * the lock, which it frees and takes again. */
+bool oa_captures_end(const void *object, struct timespec *until);
 /* Ends the holds of all objects. Called without the lock. */
 void oa_capture_let_go(oa_capture *capture);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */

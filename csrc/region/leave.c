@@ -544,15 +544,17 @@ static void leave_coherent(const oa_region_state *region, bool arrived) {
   }
 }
 
-/* Fails if an object was aborted while a graph with calls of it wrote arrays that are coming down. Takes the lock. */
+/* Fails if an object was aborted before its calls that write arrays had ended, and these arrays are coming down. Takes
+ * the lock. */
 static int check_spoiled(const oa_region_state *region) {
   oa_lock();
   const bool spoiled = region->spoiled;
   oa_unlock();
   if (!spoiled) return OA_OK;
-  return oa_fail(OA_ERROR_INVALID,
-                 "leaving the region: a communicator was aborted while a graph of its calls ran; the results are "
-                 "undefined, and nothing was copied back");
+  return oa_fail(
+      OA_ERROR_INVALID,
+      "leaving the region: a communicator was aborted before its calls had ended; the results are undefined, "
+      "and nothing was copied back");
 }
 
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.

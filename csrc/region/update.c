@@ -439,7 +439,7 @@ static void free_plan(plan *p) {
 
 /* -- moving -- */
 
-/* Fails if an object was aborted while a graph with calls of it wrote some of the mapping. Takes the lock. */
+/* Fails if an object was aborted before its calls that write some of the mapping had ended. Takes the lock. */
 static int check_spoiled(const plan *p, const oa_mapping *mapping) {
   const oa_view *spoiled = NULL;
   oa_lock();
@@ -448,8 +448,8 @@ static int check_spoiled(const plan *p, const oa_mapping *mapping) {
   oa_unlock();
   if (!spoiled) return OA_OK;
   return oa_fail(OA_ERROR_INVALID,
-                 "%s: a communicator was aborted while a graph that writes %s ran; the results are undefined",
-                 p->function, spoiled->name);
+                 "a communicator was aborted before its calls that write %s had ended; the results are undefined",
+                 spoiled->name);
 }
 
 /* Makes the planned moves of one mapping, and waits for them. Called without the lock. */

@@ -414,6 +414,7 @@ static void an_aborted_object_makes_results_of_running_replays_undefined(int kin
   oa_array arrays[2];
   oa_chain *chain = NULL;
   bool any = false;
+  struct timespec until = {.tv_sec = 0};
   set();
   atomic_store(&gate, 0);
   oa_region *region = lend_both(arrays);
@@ -433,7 +434,7 @@ static void an_aborted_object_makes_results_of_running_replays_undefined(int kin
   CHECK(any && holds == 1);
   atomic_store(&gate, 1); /* the library stops the call */
   oa_lock();
-  oa_captures_end(&holds);
+  CHECK(oa_captures_end(&holds, &until));
   oa_unlock();
   CHECK(holds == 0);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -453,6 +454,7 @@ static void an_aborted_object_keeps_results_of_replays_that_are_over(void) {
   oa_array arrays[2];
   oa_chain *chain = NULL;
   bool any = false;
+  struct timespec until = {.tv_sec = 0};
   float values[N];
   set();
   atomic_store(&gate, 1);
@@ -464,7 +466,7 @@ static void an_aborted_object_keeps_results_of_replays_that_are_over(void) {
   CHECK_OK(oa_pointer_read(arrays[1].handle, values, 0, NULL, NULL));
   oa_lock();
   CHECK_OK(oa_captures_abort("test.abort", "object", &holds, &any));
-  oa_captures_end(&holds);
+  CHECK(oa_captures_end(&holds, &until));
   oa_unlock();
   CHECK(any && holds == 0);
   CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "object of the captured calls was aborted");

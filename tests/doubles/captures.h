@@ -15,6 +15,8 @@ static int later(const void *stream, operation *run, const void *arguments, size
 }
 #endif
 
+static void await(const void *stream);
+
 struct node {
   struct node *next;
   operation *run;
@@ -25,6 +27,12 @@ struct node {
 struct handle {
   struct graph *graph; /* the graph that captures the stream, or in which the event was recorded */
   void *other;         /* of a stream: not NULL if it is blocking; of an event: the stream in which it was recorded */
+  /* of a stream: the number of operations that libraries do later, and of those that have ended; of an event: the
+   * stream's first number when the event was recorded */
+  unsigned begun, ended;
+  /* the stream, and the number of its ended operations, for which this stream or the event also waits; or NULL */
+  const struct handle *behind;
+  unsigned behind_to;
 };
 enum { MOST_FORKS = 16 };
 /* Memory of the device that a captured call of a library uses for itself. */
@@ -102,8 +110,25 @@ int gpu_double_waits(const void *stream) {
   return UNSUPPORTED;
 }
 
+/* A library's operation that the stream does later begins, or ends. The stream's other work waits for it. */
+void gpu_double_begins(const void *stream);
+void gpu_double_begins(const void *stream) { __atomic_add_fetch(&handle_of(stream)->begun, 1, __ATOMIC_SEQ_CST); }
+void gpu_double_ends(const void *stream);
+void gpu_double_ends(const void *stream) { __atomic_add_fetch(&handle_of(stream)->ended, 1, __ATOMIC_SEQ_CST); }
+
+static void pause_briefly(void) { nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); }
+/* Returns whether so many operations of the stream have ended; NULL, or a destroyed stream: yes. */
+static int has_ended(const struct handle *stream, unsigned count) {
+  return !stream || owner_of(stream, 1) < 0 || __atomic_load_n(&stream->ended, __ATOMIC_SEQ_CST) >= count;
+}
+/* Waits for these operations, unless the device is lost. */
+static void await(const void *stream) {
+  const struct handle *h = handle_of(stream);
+  while (h && !belongs(stream) && !(has_ended(h, h->begun) && has_ended(h->behind, h->behind_to))) pause_briefly();
+}
+
 /* Returns the code for work in a stream. Work in the default stream would wait for all blocking streams. */
-static int takes_work(const void *stream) {
+static int accepts(const void *stream) {
   need_stream(stream);
   const int code = belongs(stream);
   const struct graph *graph = at_work ? NULL : capture_of(stream);
@@ -114,6 +139,13 @@ static int takes_work(const void *stream) {
     if (each->device == current()->number && handle_of(each->origin)->other) each->is_invalid = blocking = 1;
   pthread_mutex_unlock(&lock);
   return blocking ? IMPLICIT : SUCCESS;
+}
+
+/* Does as `accepts`, and waits for the stream's earlier operations. */
+static int takes_work(const void *stream) {
+  const int code = accepts(stream);
+  if (!code) await(stream);
+  return code;
 }
 
 /* Notes that a stream which takes part in a capture has work that the origin has to wait for. */
@@ -144,6 +176,7 @@ static void add_node(struct graph *graph, operation *run, const void *arguments,
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
   struct graph *graph = at_work ? NULL : capture_of(stream);
+  if (!graph && !at_work) await(stream);
   if (!graph) return later(stream, run, arguments, nbytes);
   add_node(graph, run, arguments, nbytes);
   note_fork(graph, stream);

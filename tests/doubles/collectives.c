@@ -18,6 +18,8 @@ typedef int captured_work(const void *arguments, void *stream);
 int gpu_double_captures(const void *stream, captured_work *run, const void *arguments, size_t nbytes);
 const void *gpu_double_graph(const void *stream);
 int gpu_double_lives(const void *graph);
+void gpu_double_begins(const void *stream);
+void gpu_double_ends(const void *stream);
 int cuStreamIsCapturing(void *stream, int *status);
 static int is_captured(const void *stream) {
   int captured = 0;
@@ -94,7 +96,7 @@ struct operation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static world *worlds;
-static int last_id, fails_in, replays;
+static int last_id, fails_in, replays, is_late, is_stuck;
 static char text[1 << 16], last_error[256];
 static _Thread_local int depth;
 static _Thread_local operation *group;
@@ -105,6 +107,17 @@ PUBLIC const char *double_text(void) { return text; }
 PUBLIC void double_clear(void) { text[0] = '\0'; }
 PUBLIC void double_fail(int k) { fails_in = k; }
 PUBLIC int double_replays(void) { return replays; } /* the number of replays that wait for other ranks */
+
+/* From now on, or until is_late is 0, calls on CUDA's streams return before they run, as those of NCCL do. */
+PUBLIC void double_late(int late) { is_late = late; }
+
+/* Until is_stuck is 0 again, calls that wait for other ranks do not end when their communicator is aborted. */
+PUBLIC void double_stuck(int stuck) {
+  pthread_mutex_lock(&lock);
+  is_stuck = stuck;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
 
 /* Notes a call. Returns whether the call has to fail. Called with the lock. */
 static int note(const char *format, ...) {
@@ -330,7 +343,7 @@ static int wait_for(const comm *c, const int *status) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += PATIENCE;
-  while (*status < 0 && !c->aborted)
+  while (*status < 0 && (!c->aborted || is_stuck))
     if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT) return fail(SYSTEM_ERROR, "the others are late");
   return *status < 0 ? fail(INTERNAL_ERROR, "the communicator was aborted") : *status;
 }
@@ -407,6 +420,32 @@ static int capture(const operation *first) {
 static int capture(const operation *first) { return first ? INTERNAL_ERROR : SUCCESS; }
 #endif
 
+#if defined(DRIVER) && !defined(TRAPS)
+static void *issue_late(void *argument) {
+  operation *o = argument;
+  pthread_mutex_lock(&lock);
+  replays++;
+  issue(o);
+  replays--;
+  pthread_mutex_unlock(&lock);
+  gpu_double_ends(o->stream);
+  free(o);
+  return NULL;
+}
+
+/* Runs an operation on a thread, while its stream waits. Returns whether it does. */
+static int begin_late(operation *o) {
+  pthread_t thread;
+  if (!is_late || !o->stream || o->is_captured) return 0;
+  gpu_double_begins(o->stream);
+  if (pthread_create(&thread, NULL, issue_late, o)) abort();
+  pthread_detach(thread);
+  return 1;
+}
+#else
+static int begin_late(const operation *o) { return o == NULL; }
+#endif
+
 /* Makes one call of a rank; fresh: the place for a new communicator. */
 static int call(operation o, const void *stream, comm **fresh) {
   int status = SUCCESS;
@@ -442,7 +481,7 @@ static int call(operation o, const void *stream, comm **fresh) {
       operation **link = &group;
       while (*link) link = &(*link)->grouped;
       *link = kept;
-    } else {
+    } else if (!begin_late(kept)) {
       status = o.is_captured ? capture(kept) : issue(kept);
       if (fresh) *fresh = kept->fresh;
       free(kept);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The double of HIP defines these names differently. */
@@ -136,6 +137,7 @@ int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags);
 int cuMemHostUnregister(void *memory);
 
 enum { DEVICES = 2, SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
+enum { NOT_READY = 600, ILLEGAL_ADDRESS = 700 };
 enum { HOST = 1, DEVICE = 2, UNIFIED = 4 };
 enum { POISON = 0xc5 };
 
@@ -145,8 +147,9 @@ struct device {
   int number;
   size_t used;
   int is_reset;
+  int is_lost; /* a kernel has failed: each call with a stream or an event of the device fails from now on */
 };
-static struct device devices[DEVICES] = {{0, 0, 0}, {1, 0, 0}};
+static struct device devices[DEVICES] = {{.number = 0}, {.number = 1}};
 
 /* A live object: memory of a device, pinned memory, a stream or an event. */
 struct object {
@@ -234,6 +237,7 @@ static int is_out_of_reach(const void *memory, size_t nbytes) {
 static int belongs(const void *object) {
   struct device *device = current();
   if (!device) return INVALID_CONTEXT;
+  if (__atomic_load_n(&device->is_lost, __ATOMIC_SEQ_CST)) return ILLEGAL_ADDRESS;
   if (!object) return SUCCESS;
   return owner_of(object, 1) == device->number ? SUCCESS : UNKNOWN_HANDLE;
 }
@@ -246,6 +250,10 @@ static void need_stream(const void *stream) {
   (void)stream;
 #endif
 }
+
+/* Loses a device, as the wrong access of a kernel does. */
+void gpu_double_lose(int device);
+void gpu_double_lose(int device) { __atomic_store_n(&devices[device].is_lost, 1, __ATOMIC_SEQ_CST); }
 
 static int on_device(gpu_address address, size_t nbytes) {
   struct device *device = current();
@@ -316,7 +324,8 @@ int cuCtxSetCurrent(gpu_context context) { /* replaces the innermost context; NU
 /* While any stream of the context is captured, this call is refused on every thread and in every mode, and makes the
  * capture invalid. */
 int cuCtxSynchronize(void) {
-  if (!current()) return INVALID_CONTEXT;
+  const int code = belongs(NULL);
+  if (code) return code;
   return SPOILS_CAPTURES && spoil(current()->number, NULL) ? UNSUPPORTED : SUCCESS;
 }
 
@@ -577,7 +586,7 @@ int cuMemsetD2D32Async(gpu_address a, size_t pitch, unsigned v, size_t width, si
 int cuStreamCreate(gpu_stream *stream, unsigned flags) {
   if (!current() || flags > 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *stream = make(sizeof(struct handle), current()->number);
-  if (*stream) *handle_of(*stream) = (struct handle){NULL, flags ? NULL : *stream};
+  if (*stream) *handle_of(*stream) = (struct handle){.other = flags ? NULL : *stream};
   return *stream ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuStreamDestroy_v2(gpu_stream stream) {
@@ -586,16 +595,26 @@ int cuStreamDestroy_v2(gpu_stream stream) {
 }
 int cuStreamSynchronize(gpu_stream stream) {
   const int code = belongs(stream);
+  if (!code) await(stream);
   return code ? code : gpu_double_waits(stream);
+}
+/* Returns whether the operations before the event have ended. */
+static int is_over(gpu_event event) {
+  const struct handle *h = handle_of(event);
+  return has_ended(h->other, h->begun) && has_ended(h->behind, h->behind_to);
 }
 /* A stream that waits for an event of a capture joins this capture. A captured stream can't wait for an event outside
  * of its capture. */
 int cuStreamWaitEvent(gpu_stream stream, gpu_event event, unsigned flags) {
-  int code = takes_work(stream);
+  int code = accepts(stream);
   if (code || flags || owner_of(event, 1) < 0) return code ? code : INVALID_VALUE;
   struct graph *its = handle_of(event)->graph, *own = capture_of(stream);
   if (its && its->is_complete) return CAPTURED_EVENT;
   if (its && its->is_invalid) return INVALIDATED;
+  if (stream && !its && !is_over(event)) {
+    handle_of(stream)->behind = handle_of(event)->other;
+    handle_of(stream)->behind_to = handle_of(event)->begun;
+  }
   if (its == own) {
     for (int i = 0; its && i < MOST_FORKS; i++)
       if (its->forks[i] == handle_of(event)->other) its->forks[i] = NULL;
@@ -619,13 +638,16 @@ int cuStreamIsCapturing(gpu_stream stream, int *status) {
 int cuEventCreate(gpu_event *event, unsigned flags) {
   if (!current() || flags != 2) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   *event = make(sizeof(struct handle), current()->number);
-  if (*event) *handle_of(*event) = (struct handle){NULL, NULL};
+  if (*event) *handle_of(*event) = (struct handle){.graph = NULL};
   return *event ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuEventRecord(gpu_event event, gpu_stream stream) {
-  int code = takes_work(stream);
+  int code = accepts(stream);
   if (!code) code = belongs(event);
-  if (!code) *handle_of(event) = (struct handle){capture_of(stream), stream};
+  if (code) return code;
+  if (stream) *handle_of(event) = *handle_of(stream);
+  handle_of(event)->graph = capture_of(stream);
+  handle_of(event)->other = stream;
   return code;
 }
 int cuEventDestroy_v2(gpu_event event) {
@@ -641,8 +663,15 @@ static int ask_event(gpu_event event) {
   }
   return gpu_double_unsafe();
 }
-int cuEventQuery(gpu_event event) { return ask_event(event); }
-int cuEventSynchronize(gpu_event event) { return ask_event(event); }
+int cuEventQuery(gpu_event event) {
+  const int code = ask_event(event);
+  return code ? code : is_over(event) ? SUCCESS : NOT_READY;
+}
+int cuEventSynchronize(gpu_event event) {
+  int code;
+  while (!(code = ask_event(event)) && !is_over(event)) pause_briefly();
+  return code;
+}
 
 #include "kernels.h"
 

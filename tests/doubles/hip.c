@@ -39,7 +39,7 @@ typedef void *hipGraph_t, *hipGraphExec_t, *hipGraphNode_t;
 #define UNKNOWN_HANDLE 709 /* HIP's code for unknown streams */
 #include "cuda.c"
 
-enum { INVALID_HANDLE = 400, NOT_READY = 600, NOT_SUPPORTED = 801 };
+enum { INVALID_HANDLE = 400, NOT_SUPPORTED = 801 };
 #include "queues.h"
 
 static int version(void) {

@@ -1,7 +1,7 @@
 /* Modules and kernels of the doubles of CUDA and HIP. cuda.c includes this file, and defines the functions that this
  * file uses. A module is a copy of its PTX text, or a shared object that the double of NVRTC made. PTX is not compiled:
  * this file has the kernels of tests/kernels in C, by their names. A kernel of another name does nothing. */
-enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
+enum { INVALID_IMAGE = 200, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, NOT_FOUND = 500 };
 enum { MOST_PARAMETERS = 64, NEWEST_TARGET = 90, NEWEST_VERSION = 9 };
 
 struct function {

@@ -327,10 +327,12 @@ import numpy as np
 from offload_args import InOut, Kernel, fft, offload_args
 slow = Kernel.compile({SLOW!r}, "slow", [InOut[np.float64], np.int32], device="host", debug=False)
 reads, writes = os.pipe()
-region = offload_args(np.random.rand(8), np.zeros(1), device="sim:0")
+device, transforms = os.environ["DEVICE"], os.environ["TRANSFORMS"]
+region = offload_args(np.random.rand(8), np.zeros(1), device=device)
 dx, dy = region.open()
 with region.capture() as g:
-    fft.rfft(dx)
+    if transforms == "beside":
+        fft.rfft(dx)
     slow[1, 1](dy, writes)
     slow[1, 1](dy, writes)
 threading.Thread(target=g.replay, daemon=True).start()
@@ -338,8 +340,10 @@ os.read(reads, 1)
 """
 
 
-def test_a_process_waits_at_its_end_for_a_call_beside_transforms_of_a_graph() -> None:
-    ended = python(ENDS_IN_A_CALL)
+@pytest.mark.parametrize("transforms", ["beside", "without"])
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+def test_a_process_waits_at_its_end_for_a_call_of_a_graph(device: str, transforms: str) -> None:
+    ended = python(ENDS_IN_A_CALL, DEVICE=device, TRANSFORMS=transforms)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

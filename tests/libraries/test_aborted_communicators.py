@@ -1,0 +1,146 @@
+"""Aborted communicators and lost devices, on doubles of NCCL and CUDA: no call waits forever, no result is wrong.
+
+The doubles let the calls of NCCL return before they run, and lose a device, as the wrong access of a kernel does.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from helpers.devices import library_or_skip, open_or_skip
+from helpers.processes import printed
+
+BEGIN = """
+import ctypes, re, threading, time
+import numpy as np
+from offload_args import In, InOut, Out, blas, libraries, nccl as c, offload_args, update
+from offload_args.errors import *
+double = ctypes.CDLL(libraries.load("nccl").path)
+double.double_text.restype = ctypes.c_char_p
+driver = ctypes.CDLL("libcuda.so.1")
+
+def begin(function, *arguments):
+    def run():
+        try:
+            results.append(function(*arguments))
+        except OffloadError as error:
+            results.append(error)
+    results = []
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, results
+
+def end(thread, results):
+    thread.join(60)
+    assert not thread.is_alive(), "it hangs"
+    return results[0]
+
+def failed(work, kind, pattern):
+    error = end(*work)
+    assert type(error) is kind and re.search(pattern, str(error)), error
+
+def until_a_call_waits():
+    while not double.double_replays():
+        time.sleep(0.001)
+
+comm, other = c.comm_init_all(["cuda:0", "cuda:1"])  # the other rank makes no call
+x, y, total = np.ones(4), np.ones(4), np.zeros(4)
+region = offload_args(x, y, Out(total), device="cuda:0")
+dx, dy, dt = region.__enter__()
+leave = lambda: region.__exit__(None, None, None)
+"""
+GRAPH = """
+with region.capture() as g:
+    blas.scal(2.0, dx)
+    c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+"""
+WAITING = """
+double.double_late(1)
+blas.scal(2.0, dx)
+c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+until_a_call_waits()
+"""
+
+
+@pytest.fixture(autouse=True)
+def doubles() -> None:
+    for index in range(2):
+        open_or_skip(f"cuda:{index}")
+    library_or_skip("nccl", "cuda:0")
+    if not os.environ.get("OFFLOAD_ARGS_COLLECTIVES_DOUBLE"):
+        pytest.skip("device unavailable: no double of nccl")
+
+
+def run(code: str) -> None:
+    assert printed(BEGIN + code + "\nprint('fine')\n").strip() == "fine"
+
+
+@pytest.mark.promise("T77")
+def test_aborting_on_a_lost_device_ends_though_its_graphs_stay() -> None:
+    run(
+        GRAPH
+        + """
+replay = begin(g.replay)
+until_a_call_waits()
+driver.gpu_double_lose(0)
+failed(begin(c.comm_abort, comm), DeviceLostError, "comm_abort: cuda:0 is lost, and ncclCommAbort did not return; comm")
+failed(replay, StaleGraphError, "comm of the captured calls was aborted")
+failed(begin(leave), InvalidDataError, "argument ., argument . was left undefined")
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+"""
+    )
+
+
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("call", ["g.replay", "c.all_reduce, dx, dt, 4, None, c.Sum, comm"], ids=["graph", "call"])
+def test_aborting_ends_though_a_call_of_a_lost_device_never_does(call: str) -> None:
+    run(
+        GRAPH
+        + f"""
+double.double_stuck(1)
+work = begin({call})
+while b"AllReduce" not in double.double_text():
+    time.sleep(0.001)
+time.sleep(0.1)
+driver.gpu_double_lose(0)
+failed(begin(blas.scal, 2.0, dy), DeviceLostError, "cuda:0 is lost")
+failed(begin(c.comm_abort, comm), DeviceLostError, "comm_abort: cuda:0 is lost")
+double.double_stuck(0)
+end(*work)
+failed(begin(leave), InvalidDataError, "was left undefined")
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+"""
+    )
+
+
+@pytest.mark.promise("T77")
+def test_a_graph_of_a_lost_device_ends_without_its_destroyed_communicator() -> None:
+    run(
+        GRAPH
+        + """
+c.comm_destroy(comm)  # the graph keeps the communicator
+driver.gpu_double_lose(0)
+failed(begin(leave), DeviceLostError, "cuda:0 is lost")
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+assert b"CommDestroy" not in double.double_text()
+"""
+    )
+
+
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("by", ["leave", "dt.to_host", "update, total", "blas.nrm2, dt"])
+def test_results_of_a_call_that_waits_are_undefined_once_it_is_aborted(by: str) -> None:
+    run(
+        WAITING
+        + f"waiting = begin({by})"
+        + """
+time.sleep(0.2)
+c.comm_abort(comm)
+failed(waiting, InvalidDataError, "a communicator was aborted before its calls")
+if dx.live:
+    failed(begin(leave), InvalidDataError, "argument 3 was left undefined")
+assert (y == 1).all() and (total == 0).all()
+"""
+    )
