@@ -219,6 +219,36 @@ static void a_callers_stream_that_is_gone_is_left_alone(void) {
   check_empty();
 }
 
+/* Makes the thread's former device current, and reports that it could not. */
+static int fail_to_leave(oa_device *sim, void *saved) {
+  if (real->leave) CHECK_OK(real->leave(sim, saved));
+  return oa_fail(OA_ERROR_BACKEND, "no former device");
+}
+
+/* A call of a library has at least one operand. A failure after the library's function is the call's status. */
+static void a_library_call_fails_before_and_after_its_function(void) {
+  float x[4] = {1, 2, 3, 4};
+  int64_t n = 4;
+  oa_array array = vector(x, &n, OA_IN);
+  oa_region *region;
+  oa_device *sim = oa_device_of(device);
+  real = sim->backend;
+  oa_backend failing = *real;
+  failing.leave = fail_to_leave;
+  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
+  oa_operand operand = {.name = "x", .pointer = array.handle, .access = OA_READ, .dtype = OA_F32};
+  oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 0};
+  operand.extent = OA_VECTOR(n, 1, "n", "incx");
+  CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "at least 1 operand, got 0");
+  call.count = 1;
+  CHECK_OK(oa_begin(&call));
+  sim->backend = &failing;
+  CHECK_FAILS(oa_end(&call, 0), OA_ERROR_BACKEND, "no former device");
+  sim->backend = real;
+  leave(region);
+  check_empty();
+}
+
 int main(void) {
   const char *const names[] = {"host", "sim:0", "sim:1"};
   for (int i = on_doubles(); i < 3; i++) {
@@ -227,6 +257,7 @@ int main(void) {
     if (i == 1) handles_of_callers_streams_are_used_again();
     if (i == 1) calls_with_scalars_on_host_and_device_overlap();
     if (i == 1) every_end_of_a_call_is_noted_in_its_stream();
+    if (i == 1) a_library_call_fails_before_and_after_its_function();
     if (i > 0) memory_freed_behind_a_busy_stream_is_whole_for_its_next_user();
     if (i > 0) a_callers_stream_that_is_gone_is_left_alone();
   }
