@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Coroutine, Generator
 from operator import is_
@@ -32,7 +33,6 @@ from .errors import (
 from .pointers import DevicePtr, _values
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from types import TracebackType
 
@@ -50,6 +50,22 @@ class Node(NamedTuple):
 def _stale(function: str, error: StalePointerError) -> StaleGraphError:
     """Return the exception of a graph, which replaces the exception of a captured pointer."""
     return StaleGraphError(f"{function}: {str(error).partition(': ')[2]}")
+
+
+_is_child = False  # whether this is a forked child, in which a lock may be held by a thread that does not exist
+
+
+def _note_child() -> None:
+    global _is_child
+    _is_child = True
+
+
+os.register_at_fork(after_in_child=_note_child)
+
+
+def _holding(lock: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context that holds the lock; in a forked child none, because each use of the core fails there."""
+    return contextlib.nullcontext() if _is_child else lock
 
 
 class Graph:
@@ -103,9 +119,9 @@ class Graph:
 
         See also: Graph.update, offload_args.capture; docs/guide/graphs.md.
         """
-        with self._lock:
+        with _holding(self._lock):
             handle = self._usable("replay")
-            if contents:
+            if contents and not _is_child:
                 self._write(handle, contents)
             try:
                 _core.chain_replay(handle)
@@ -347,7 +363,7 @@ class Capture:
         graph = self._graph
         begins = False
         try:
-            with graph._lock:
+            with _holding(graph._lock):
                 for name, value in self._names.items():
                     _check_live(name, value)
                 graph._release()
@@ -416,7 +432,7 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
     if not at_most:
         return 0
     graph = _graph_of(region, body)
-    with graph._lock:
+    with _holding(graph._lock):
         try:
             return _core.chain_loop(graph._usable("loop"), until, int(at_most))
         except StalePointerError as error:
@@ -457,7 +473,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
             _make_calls(body)
         return graph
     pointers = region._pointers()
-    with _keeping:
+    with _holding(_keeping):
         kept = [entry for entry in _kept.get(region, ()) if entry.pointers is pointers]
         for entry in kept:
             if len(entry.values) == len(values) and all(map(is_, entry.values, values)) and _is_alive(entry.graph):
@@ -467,7 +483,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
     with Capture(region, {}) as graph:
         _make_calls(body)
     graph._region = None  # this reference would keep the region alive
-    with _keeping:
+    with _holding(_keeping):
         _kept[region] = [_Kept(pointers, values, graph), *kept][:_MOST_KEPT]
     return graph
 

@@ -236,3 +236,41 @@ def test_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device:
     code = FORKS.format(device=device, children=children)
     run = python(code, timeout=300)
     assert (run.returncode, run.stderr, run.stdout) == (0, "", "[True, True] 0 0\n")
+
+
+REPLAYED_BY_A_THREAD = """
+import os, signal, sys, threading, warnings
+import numpy as np
+from offload_args import blas, offload_args
+from offload_args.errors import ForkedError
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
+x = np.ones(4)
+region = offload_args(x, device=os.environ["DEVICE"])
+(dx,) = region.open()
+with region.capture(x=dx) as g:
+    blas.scal(1.0, dx)
+
+def replay():
+    while True:
+        g.replay(x=x)
+
+threading.Thread(target=replay, daemon=True).start()
+while g.replays < 10:
+    pass
+for child in range(6):
+    if pid := os.fork():
+        assert os.waitpid(pid, 0)[1] == 0
+        continue
+    signal.alarm(20)
+    try:
+        g.replay(x=x)
+    except ForkedError:
+        os._exit(0)
+    os._exit(1)
+print("fine")
+"""
+
+
+def test_a_child_forked_while_a_thread_replays_a_graph_is_told_and_does_not_wait(device: str) -> None:
+    ended = python(REPLAYED_BY_A_THREAD, DEVICE=device)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "fine\n", "")
