@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -20,7 +20,9 @@ __all__ = [
     "c_strides",
     "code_of",
     "converted",
+    "copied",
     "dtype_of",
+    "newest",
     "refuse_masked",
     "spelled",
 ]
@@ -80,9 +82,39 @@ def as_array(subject: str, argument: Any) -> NDArray[Any]:
     """
     refuse_masked(subject, argument)
     try:
+        if not isinstance(argument, np.ndarray):
+            newest(argument)
         return np.asarray(argument)
     except ValueError as error:
         raise ArgumentError(f"{subject} needs an array, or lists that NumPy can convert to an array: {error}") from None
+
+
+def newest(argument: Any) -> None:
+    """Bring the newest bytes of an array, or of the arrays in a list, to the host, which is about to read them.
+
+    Does nothing for memory that no region lends, or that no call has written.
+
+    Raises the errors of `update`, except for memory that is lent in part, or not at all.
+    """
+    if isinstance(argument, np.ndarray):
+        dtype = argument.dtype
+        _core.update_newest(argument if dtype.isnative or dtype.hasobject else argument.view(dtype.newbyteorder("=")))
+    elif isinstance(argument, (list, tuple)):
+        for part in argument:
+            if isinstance(part, (np.ndarray, list, tuple)):
+                newest(part)
+
+
+def copied(array: NDArray[Any], dtype: np.dtype[Any], order: Literal["C", "K"] = "K") -> NDArray[Any]:
+    """Return the newest elements of an array as a plain array of the dtype, in C order or in their own order.
+
+    An array that already is one is returned unchanged, and its bytes on the host may be old.
+    """
+    plain = np.asarray(array)
+    if plain.dtype == dtype and (order == "K" or plain.flags.c_contiguous):
+        return plain
+    newest(plain)
+    return np.asarray(plain, dtype, order)
 
 
 def refuse_masked(subject: str, argument: object) -> None:

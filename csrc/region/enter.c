@@ -74,7 +74,7 @@ static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, 
     *status = oa_fail(
         OA_ERROR_PRESENT,
         "oa_region_enter: %s is a part of %s, which is present, but its strides can't be expressed by a leading "
-        "dimension; slice the pointer of %s, or lend a copy",
+        "dimension; slice the pointer of %s, or update it and lend a copy",
         lent->name, first->name, first->name);
     return NULL;
   }

@@ -28,6 +28,7 @@ typedef struct plan {
   const oa_lent_array *array;
   int device; /* the only device that provides the bytes, which has to have the whole array; -1: any device */
   bool from;  /* true: from a device to the host; false: to every device that has some of the array */
+  bool lacks; /* devices may lack some of the array, or all of it */
   holder *holders;
   int holder_count, holder_capacity;
   oa_move *moves;
@@ -407,6 +408,25 @@ static int check_captures(const plan *p, const oa_mapping *mapping) {
   return status || !mapping->escaped ? status : oa_streams_check(mapping->device, p->function, false);
 }
 
+static int note_writing(oa_present *element, void *data) {
+  (void)element;
+  (void)data;
+  return 1;
+}
+
+bool oa_host_writes(uintptr_t low, uintptr_t high) {
+  return oa_present_visit(&writings, low, high, note_writing, NULL);
+}
+
+/* Refuses to bring down bytes that the host may be writing. */
+static int check_writings(const plan *p) {
+  if (!p->move_count || !oa_host_writes(p->array->low, p->array->high)) return OA_OK;
+  return oa_fail(OA_ERROR_PRESENT,
+                 "%s: the host writes some of %s in a block of update, and a device wrote other bytes of it; update "
+                 "all of the array, or read it after the block",
+                 p->function, p->array->name);
+}
+
 /* Plans all moves before the first is made. After a success, the holders are seized. */
 static int make_plan(plan *p) {
   int status = seize_holders(p);
@@ -414,20 +434,24 @@ static int make_plan(plan *p) {
   bool whole = false;
   for (int i = 0; i < p->holder_count; i++) {
     whole |= has_all(p, p->holders[i].mapping);
-    if (!status) status = check_captures(p, p->holders[i].mapping);
+    if (!status && !p->lacks) status = check_captures(p, p->holders[i].mapping);
   }
   if (status) {
     yield_holders(p);
     return status;
   }
-  if (!whole) {
+  if (!whole && !p->lacks) {
     yield_holders(p);
     return oa_fail(OA_ERROR_PRESENT,
                    p->holder_count ? "%s: %s is present only in part; update the array that was lent"
                                    : "%s: %s is not present on the device; call it inside a region that lends it",
                    p->function, p->array->name);
   }
-  for (int i = 0; i < p->holder_count && !status; i++) status = plan_holder(p, &p->holders[i]);
+  for (int i = 0; i < p->holder_count && !status; i++) {
+    status = plan_holder(p, &p->holders[i]);
+    if (!status && p->lacks && p->holders[i].count) status = check_captures(p, p->holders[i].mapping);
+  }
+  if (!status && p->lacks) status = check_writings(p);
   if (status) yield_holders(p);
   return status;
 }
@@ -668,7 +692,7 @@ static int wait_for_coherent(const plan *p) {
   return status;
 }
 
-enum purpose { FROM, TO, CHECK, BEGIN };
+enum purpose { FROM, NEWEST, TO, CHECK, BEGIN };
 
 static void free_writing(writing *w) {
   if (w) free(w->shape);
@@ -705,15 +729,16 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
   oa_lent_array lent = {.array = (oa_array *)array};
   if ((status = oa_lent_array_check(&lent, 0))) return oa_fail_in(status, "%s", function);
   if (!lent.layout.size) return OA_OK;
-  plan p = {.function = function, .array = &lent, .device = device, .from = purpose == FROM};
+  plan p = {
+      .function = function, .array = &lent, .device = device, .from = purpose <= NEWEST, .lacks = purpose == NEWEST};
   oa_lock();
   status = make_plan(&p);
   if (!status) {
     for (int i = 0; i < p.holder_count && purpose != CHECK; i++)
-      oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
+      if (purpose != NEWEST || p.holders[i].count) oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
     for (int i = 0; i < p.holder_count && purpose == TO; i++) oa_coherent_forget(p.holders[i].mapping);
     if (purpose == TO || purpose == BEGIN) forget_arrived(&p);
-    if (purpose == FROM || purpose == TO) status = move_all(&p);
+    if (p.from || purpose == TO) status = move_all(&p);
     if (purpose == TO) follow_host(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
     if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);
@@ -728,6 +753,8 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
 /* -- public -- */
 
 int oa_update_from(const oa_array *array, int device) { return update(array, device, FROM, NULL); }
+
+int oa_update_newest(const oa_array *array) { return update(array, -1, NEWEST, NULL); }
 
 int oa_update_to(const oa_array *array, int device) { return update(array, device, TO, NULL); }
 
@@ -771,16 +798,6 @@ int oa_update_end(oa_writing *handle) {
   return was_open ? OA_OK
                   : oa_fail(status, "oa_update_end: writing needs what oa_update_begin gave, got the address %p",
                             (void *)handle);
-}
-
-static int note_writing(oa_present *element, void *data) {
-  (void)element;
-  (void)data;
-  return 1;
-}
-
-bool oa_host_writes(uintptr_t low, uintptr_t high) {
-  return oa_present_visit(&writings, low, high, note_writing, NULL);
 }
 
 typedef struct search {

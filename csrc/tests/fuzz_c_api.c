@@ -301,6 +301,7 @@ static void update(input *in) {
       break;
     case 1:
       oa_update_check(&array, on);
+      oa_update_newest(&array);
       break;
     case 2:
       oa_keep(&array, on);

@@ -372,18 +372,25 @@ static int begin_and_end(const oa_array *a, int on) {
   return status;
 }
 
+static int bring_newest(const oa_array *a, int on) {
+  (void)on;
+  return oa_update_newest(a);
+}
+
 static void updates(void) {
   oa_array elsewhere = lent();
   float other[3][4];
   elsewhere.data = other;
   function = "update";
   wrong_arrays(oa_update_from);
+  wrong_arrays(bring_newest);
   wrong_arrays(oa_update_to);
   wrong_arrays(oa_update_check);
   wrong_arrays(begin_and_end);
   CHECK(oa_update_begin(&array, device, NULL) == OA_ERROR_ARGUMENT);
   oa_update_end(NULL);
   REFUSES(OA_ERROR_PRESENT, oa_update_from(&elsewhere, device));
+  CHECK_OK(oa_update_newest(&elsewhere));
   REFUSES(OA_ERROR_PRESENT, oa_update_to(&elsewhere, device));
   REFUSES(OA_ERROR_PRESENT, oa_update_from(&array, 99));
   REFUSES(OA_ERROR_PRESENT, oa_update_to(&array, INT32_MAX));
@@ -490,6 +497,7 @@ static const struct wrong_test tests[] = {
     {"oa_stage", stage},
     {"oa_scratch", scratch},
     {"oa_update_from", updates},
+    {"oa_update_newest", updates},
     {"oa_update_to", updates},
     {"oa_update_check", updates},
     {"oa_update_begin", updates},

@@ -174,6 +174,42 @@ static void an_update_brings_down_nothing_that_never_came_up(void) {
   check_empty();
 }
 
+static void the_newest_bytes_come_from_all_devices_that_have_some(void) {
+  float x[12], seen = -1;
+  const int64_t n = 12, four = 4, back = -4, even[] = {3, 2}, apart[] = {16, -4};
+  for (int i = 0; i < n; i++) x[i] = 1;
+  oa_array left = vector(x, &four, OA_BY_USE), right = vector(x + 8, &four, OA_BY_USE),
+           middle = vector(x + 4, &four, OA_IN);
+  oa_array reversed = {.data = x + 11, .shape = &n, .strides = &back, .ndim = 1, .dtype = OA_F32};
+  oa_array packed = {.data = x + 1, .shape = even, .strides = apart, .ndim = 2, .dtype = OA_F32};
+  CHECK_OK(oa_update_newest(&reversed));
+  oa_region *a = enter(device_a, &left, 1), *b = enter(device_b, &right, 1), *c = enter(device_b, &middle, 1);
+  CHECK_OK(peek(middle.handle, &seen));
+  CHECK_OK(add(left.handle, four, 1));
+  CHECK_OK(add(right.handle, four, 2));
+  CHECK_OK(oa_update_newest(&packed));
+  for (int i = 0; i < n; i++) CHECK(x[i] == (i < 2 ? 2 : i == 8 || i == 9 ? 3 : 1));
+  CHECK_OK(oa_update_newest(&reversed));
+  for (int i = 0; i < n; i++) CHECK(x[i] == (i < 4 ? 2 : i < 8 ? 1 : 3));
+  CHECK_OK(add(left.handle, four, 1));
+  oa_array some = vector(x, &even[1], OA_BY_USE);
+  oa_writing *writing;
+  CHECK_OK(oa_update_from(&some, -1));
+  CHECK_OK(oa_update_begin(&some, -1, &writing));
+  x[0] = 7;
+  CHECK_FAILS(oa_update_newest(&reversed), OA_ERROR_PRESENT, "the host writes some of argument 1 in a block of update");
+  CHECK(x[0] == 7);
+  CHECK_OK(oa_update_to(&some, -1));
+  CHECK_OK(oa_update_end(writing));
+  CHECK_OK(oa_update_newest(&reversed));
+  CHECK(x[0] == 7 && x[1] == 3 && x[3] == 3);
+  leave(c, OA_COMMIT);
+  leave(b, OA_COMMIT);
+  leave(a, OA_COMMIT);
+  CHECK(x[0] == 7 && x[3] == 3 && x[11] == 3);
+  check_empty();
+}
+
 static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool from) {
   enum { R = 4, C = 10 };
   float x[R * C], before[R * C];
@@ -227,6 +263,7 @@ int main(void) {
     the_hosts_bytes_reach_what_is_packed();
     an_update_of_more_than_any_device_has_is_refused();
     an_update_that_some_device_cannot_take_moves_nothing();
+    the_newest_bytes_come_from_all_devices_that_have_some();
     an_update_brings_down_nothing_that_never_came_up();
     an_update_of_columns_reaches_arrays_that_overlap_in_columns(true);
     an_update_of_columns_reaches_arrays_that_overlap_in_columns(false);

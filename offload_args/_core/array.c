@@ -23,6 +23,20 @@ static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, i
 static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("update_from", arguments, update(arguments, oa_update_from));
 }
+/* (array): the host has the newest bytes of the array then, whether regions lend it or not */
+static PyObject *update_newest(PyObject *Py_UNUSED(module), PyObject *source) {
+  Item item = {.source = Py_NewRef(source)};
+  oa_array array = {.name = "the array"};
+  int flags, status = OA_OK;
+  const int result = read_ndarray(&item, &array, &flags);
+  if (result > 0) {
+    Py_BEGIN_ALLOW_THREADS status = oa_update_newest(&array);
+    Py_END_ALLOW_THREADS
+  }
+  release_item(&item);
+  if (result < 0 || status != OA_OK) return result < 0 ? NULL : fail(status);
+  Py_RETURN_NONE; /* result 0: no device can hold this dtype */
+}
 static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("update_to", arguments, update(arguments, oa_update_to));
 }
@@ -105,6 +119,7 @@ static PyObject *release(PyObject *Py_UNUSED(module), PyObject *arguments) { ret
 
 static PyMethodDef array_functions[] = {
     {"update_from", update_from, METH_VARARGS, NULL},
+    {"update_newest", update_newest, METH_O, NULL},
     {"update_to", update_to, METH_VARARGS, NULL},
     {"update_begin", update_begin, METH_VARARGS, NULL},
     {"is_lent", lent_array, METH_O, NULL},

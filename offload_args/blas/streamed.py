@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from .. import _core
 from .._names import rename
 from .._operands import LETTERS, need_option
 from ..arguments import In, InOut, Out
 from ..devices import as_device
 from ..display import shown
-from ..dtypes import code_of, converted, refuse_masked, spelled
+from ..dtypes import code_of, converted, newest, refuse_masked, spelled
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostAccessError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -101,6 +102,7 @@ def multiply(
     conjugates = C.dtype.kind == "c" and "C" in trans_a + trans_b
     if space >= _in_panels(work, _LEAST) and _lend_panels(work, conjugates):
         if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
+            newest(B)
             work = work._replace(B=B.copy())  # otherwise, parts of A and B might overlap partly
         _by_panels(work, used, space)
     else:
@@ -218,9 +220,12 @@ def _in_panels(work: _Product, rows: int) -> float:
 def _lend_panels(work: _Product, conjugates: bool) -> bool:
     """Return whether panels can be lent: no array has gaps along both axes, and all have one order if it `conjugates`.
 
-    Other arrays are computed by tiles, which are packed in one order.
+    Other arrays are computed by tiles, which are packed in one order. So is an array that is lent already and is
+    reversed in memory: a pointer to its part would be reversed, too.
     """
     arrays = work.A, work.B, work.C
+    if any(min(array.strides) < 0 and _core.is_lent_in_part(array) for array in arrays):
+        return False
     axes = {next((i for i in (0, 1) if array.strides[i] == array.itemsize), None) for array in arrays}
     return None not in axes and not (conjugates and len(axes) > 1)
 

@@ -15,7 +15,7 @@ from .._operands import LETTERS, need_dtype
 from ..arguments import In, Out
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import as_array, c_strides, code_of
+from ..dtypes import as_array, c_strides, code_of, copied
 from ..errors import (
     ArgumentError,
     CaptureError,
@@ -200,7 +200,7 @@ class Call:
 
     def arrays(self) -> list[NDArray[Any]]:
         """Return the operands, which are arrays, in the dtype of the computation."""
-        return [np.asarray(array, self.dtype) for array in self._arrays]
+        return [copied(array, self.dtype) for array in self._arrays]
 
     def need_inexact(self) -> None:
         """Raise DTypeError for integers: no BLAS library multiplies integers."""
@@ -318,17 +318,17 @@ def _ready(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
     An array that already has this form is returned unchanged.
     """
-    array = np.asarray(array, dtype)  # np.asarray also turns subclasses into plain ndarrays
+    array = copied(array, dtype)
     if array.ndim == 0:
         return array
     if array.size == 0:
-        return np.ascontiguousarray(array)
+        return copied(array, dtype, "C")
     if array.ndim == 1:
-        return array if array.strides[0] == array.itemsize else np.ascontiguousarray(array)
+        return array if array.strides[0] == array.itemsize else copied(array, dtype, "C")
     if array.ndim == 2:
         (m, n), (down, across), itemsize = array.shape, array.strides, array.itemsize
         by_rows = across == itemsize and down >= n * itemsize and down % itemsize == 0
         by_columns = down == itemsize and across >= m * itemsize and across % itemsize == 0
-        return array if by_rows or by_columns else np.ascontiguousarray(array)
+        return array if by_rows or by_columns else copied(array, dtype, "C")
     contiguous = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
-    return array if contiguous else np.ascontiguousarray(array)
+    return array if contiguous else copied(array, dtype, "C")

@@ -9,11 +9,11 @@ import numpy as np
 from .. import _core
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import as_array
+from ..dtypes import as_array, copied
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
 from ..linalg._call import Call, Spec
 from ..pointers import DevicePtr
-from ._checks import arrays_of, check_indices, is_sparse
+from ._checks import arrays_of, cast, check_indices, is_sparse
 from ._library import kernels_of
 from .matrix import LentMatrix, lent
 
@@ -82,8 +82,8 @@ def run(
     kernels = kernels_of(function, chosen.number)
     if check:  # before SciPy converts A
         check_indices(function, A, arrays)
-    with lent(function, A.astype(dtype, copy=False), False, LentMatrix, device=chosen) as matrix:
-        call = Call(function, chosen, **{name: array.astype(dtype, copy=False)})
+    with lent(function, cast(A, dtype), False, LentMatrix, device=chosen) as matrix:
+        call = Call(function, chosen, **{name: copied(array, dtype)})
         (y,), _ = call.run(lambda dx, dy: work(kernels, matrix, dx, dy), Spec(shape, dtype), whole=True)
     return y
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..display import shown
+from ..dtypes import newest
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ExtentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["arrays_of", "check_indices", "is_sparse"]
+__all__ = ["arrays_of", "cast", "check_indices", "is_sparse"]
 
 _FORMATS: Final = ("csr", "csc", "coo", "bsr")
 _VALUES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
@@ -37,6 +38,8 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
         raise ArgumentError(f"{function}: A needs two dimensions, has shape {A.shape}; pass A.reshape(1, -1).tocsr()")
     names = ("row", "col") if A.format == "coo" else ("indices", "indptr")
     arrays = {name: np.asarray(getattr(A, name)) for name in ("data", *names)}
+    for name in names:
+        newest(arrays[name])
     if arrays["data"].dtype not in _VALUES:
         raise DTypeError(
             f"{function}: A.data needs float32, float64, complex64 or complex128, got {arrays['data'].dtype}; pass "
@@ -54,6 +57,13 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
             if len(arrays[name]) > count >= 0:
                 arrays[name] = arrays[name][:count]
     return arrays
+
+
+def cast(A: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a sparse matrix with values of a dtype: A itself, or a new matrix of A's newest values."""
+    if A.data.dtype != dtype:
+        newest(A.data)
+    return A.astype(dtype, copy=False)
 
 
 def _check_sizes(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None:

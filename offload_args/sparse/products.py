@@ -12,7 +12,7 @@ from ..devices import Device, as_device
 from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
 from ..linalg._call import Call
 from ._call import factor, need_bool, need_number, need_operand, run
-from ._checks import arrays_of, check_indices, is_sparse
+from ._checks import arrays_of, cast, check_indices, is_sparse
 from ._library import kernels_of
 from .matrix import LentMatrix, lent
 
@@ -127,7 +127,7 @@ def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device
     _need_rows(function, A.shape, x.shape)
     dtype = np.result_type(dtype, arrays["data"].dtype)
     chosen = Device.default() if device is None else as_device(device)
-    left, right = A.astype(dtype, copy=False), x.astype(dtype, copy=False)
+    left, right = cast(A, dtype), cast(x, dtype)
     with lent(function, left, False, LentMatrix, device=chosen) as dA:
         with lent(function, right, False, LentMatrix, device=chosen) as dx:
             return _of_lent(function, dA, dx, alpha, None).to_host()

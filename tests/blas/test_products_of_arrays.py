@@ -309,3 +309,36 @@ def test_long_products_take_parts_within_the_limit(device: str, shape: tuple[int
         print(Device("{device}").counters.memory_peak <= 4 << 20 < C.nbytes)
     """
     assert printed(program, OFFLOAD_ARGS_MEMORY_LIMIT="4MiB").strip() == "True"
+
+
+PARTS = {
+    "whole": np.s_[:, :],
+    "inner": np.s_[1:, 1:],
+    "columns": np.s_[:, 1:5],
+    "rows": np.s_[1:5],
+    "some rows": np.s_[::2],
+    "some columns": np.s_[:, ::2],
+    "reversed": np.s_[::-1],
+}
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("left", PARTS)
+@pytest.mark.parametrize("right", PARTS)
+def test_overlapping_parts_of_a_lent_array_have_the_elements_of_the_device(
+    on: str, left: str, right: str, transposed: bool
+) -> None:
+    A = np.arange(36.0).reshape(6, 6) + 1
+
+    def operands(whole: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        a, b = whole[PARTS[left]], whole[PARTS[right]]
+        b = b.T if transposed else b
+        k = min(a.shape[1], b.shape[0])
+        return a[:, :k], b[:k]
+
+    a, b = operands(A)
+    C, expected = np.zeros((a.shape[0], b.shape[1])), 100 * (a @ b)
+    with offload_args(A, device=on) as (dA,):
+        blas.scal(10.0, dA.reshape(-1))
+        blas.gemm(1.0, a, b, 0.0, C, devices=[on])
+    np.testing.assert_array_equal(C, expected)

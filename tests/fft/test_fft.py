@@ -528,3 +528,14 @@ def test_a_later_transform_of_real_numbers_may_begin_anywhere(on: str) -> None:
         for start in (0, 2, 1, 3, 0):
             half = fft.rfft(dx[start : start + 8])
             np.testing.assert_allclose(half.to_host(), np.fft.rfft(x[start : start + 8]), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft"])
+@pytest.mark.parametrize("view", [np.s_[::2], np.s_[::-1], np.s_[5:1:-2]], ids=str)
+def test_a_view_of_a_lent_array_has_the_elements_of_the_device(on: str, name: str, view: slice) -> None:
+    transform, x = getattr(fft, name), np.arange(1.0, 9.0)
+    with offload_args(x, device=on) as (dx,):
+        blas.scal(10.0, dx)
+        result = transform(x[view], device=on)
+    np.testing.assert_allclose(result, getattr(np.fft, name)(x[view]), rtol=1e-12, atol=1e-12)
+    assert x[0] == 10

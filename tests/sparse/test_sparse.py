@@ -759,3 +759,21 @@ def test_arrays_are_computed_on_the_default_device() -> None:
     before = Device(device).counters.allocations
     agree(sparse.matmul(A, x), A @ x, "float64")
     assert Device(device).counters.allocations > before
+
+
+@pytest.mark.parametrize("view", [np.s_[::2], np.s_[::-2]], ids=str)
+def test_a_view_of_a_lent_array_has_the_elements_of_the_device(on: str, view: slice) -> None:
+    A, x = scipy.sparse.csr_array([[2.0, 1.0], [0.0, 3.0]]), np.arange(4.0)
+    with offload_args(x, device=on) as (dx,):
+        blas.scal(10.0, dx)
+        result = sparse.matmul(A, x[view], device=on)
+    np.testing.assert_array_equal(result, A @ x[view])
+    assert x[3] == 30
+
+
+def test_values_that_are_converted_are_the_values_of_the_device(on: str) -> None:
+    A, x = scipy.sparse.csr_array(np.array([[2, 1], [0, 3]], np.float32)), np.ones(2)
+    with offload_args(A.data, device=on) as (data,):
+        blas.scal(10.0, data)
+        result = sparse.matmul(A, x, device=on)
+    np.testing.assert_array_equal(result, [30, 30])

@@ -308,3 +308,13 @@ def test_a_gpu_without_cudss_factors_no_matrices(gpu: str, monkeypatch: pytest.M
     with pytest.raises(LibraryError, match=r"^sparse\.spsolve: needs cuDSS 1\.0 or later, .*libcudss\.so\.0 is 0\.7"):
         sparse.spsolve(A, np.ones(8), device=gpu)
     agree(sparse.spsolve(A, np.ones(8)), np.linalg.solve(A.toarray(), np.ones(8)), "float64")  # on the host
+
+
+def test_a_view_of_lent_right_sides_has_the_elements_of_the_device(cpu: str) -> None:
+    A, b = scipy.sparse.csr_array([[2.0, 0.0], [0.0, 5.0]]), np.arange(4.0)
+    with offload_args(b, device=cpu) as (db,):
+        blas.scal(10.0, db)
+        solved = sparse.spsolve(A, b[::-2], device=cpu)
+        by_triangle = sparse.spsolve_triangular(A, b[::2], device=cpu)
+    np.testing.assert_array_equal(solved, [15, 2])
+    np.testing.assert_array_equal(by_triangle, [0, 4])

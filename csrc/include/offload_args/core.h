@@ -400,8 +400,10 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
  * bring them up. Until oa_update_to, calls read the device's bytes of a lent array if a device wrote other bytes of it,
  * which `array` lacks, or if its address was given away. The host may write the array until oa_update_end of *writing.
  * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
- * has to have the whole array; -1: any device. */
+ * has to have the whole array; -1: any device. oa_update_newest is oa_update_from for any array, also for an array
+ * that no device has, or has only in part: call it before the host reads memory that a region may lend. */
 int oa_update_from(const oa_array *array, int device);
+int oa_update_newest(const oa_array *array);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
 typedef struct oa_writing oa_writing;
