@@ -155,7 +155,14 @@ def signature_error(
         return ArgumentTypeError(
             f"{text}; it runs on the device of its pointers: pass device= to offload_args, or to call"
         )
+    if "devices" in keywords and "devices" not in names:
+        return ArgumentTypeError(f"{text}; it runs on one device: pass device= to offload_args, or to call")
     remedy = written_as(function)
+    options = names[count : count + function.__code__.co_kwonlyargcount]
+    if options and (len(arguments) > count or keywords.keys() - {*names[:count], *options}):
+        defaults = function.__kwdefaults__ or {}
+        listed = ", ".join(f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options)
+        remedy += f", with these options by name: {listed}"
     if len(arguments) > count:
         remedy += ": sizes, leading dimensions and increments come from the pointers"
     return ArgumentTypeError(f"{text}; {remedy}")

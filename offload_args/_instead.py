@@ -78,7 +78,8 @@ _OTHER: Final = "kernels.elementwise or kernels.reduce, which make kernels of fo
 # Functions that no kernel of a formula replaces.
 _ON_HOST: Final = frozenset(
     "sort argsort partition unique median percentile quantile cumsum cumprod diff searchsorted allclose array_equal "
-    "isclose std var save savetxt savez array2string array_repr array_str isin interp histogram bincount".split()
+    "isclose std var save savetxt savez array2string array_repr array_str isin interp histogram bincount "
+    "trace diag diagonal".split()
 )
 
 _TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'

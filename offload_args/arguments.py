@@ -114,7 +114,8 @@ class Out(_Declared):
             blas.copy(dx, dy)
         print(y)  # [1. 2.]
 
-    In a kernel's signature, Out[np.float32] is an array that the kernel writes.
+    In a kernel's signature, Out[np.float32] is an array of which the kernel writes every element: the elements that it
+    leaves out come down undefined, without a warning.
 
     See also: In, InOut, Scratch, offload_args; docs/guide/regions.md.
     """
@@ -143,7 +144,8 @@ class InOut(_Declared):
 class Scratch:
     """Request device memory of a shape and dtype, without a host array.
 
-    shape, dtype, order: as numpy.empty takes them; "F" is the order of LAPACK's matrices.
+    shape, dtype, order: as numpy.empty takes them; "F" is the order of LAPACK's matrices. The memory is not cleared:
+    a call that only reads it before a call has written any of it raises DirectionError.
 
         A, x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2), np.empty(2)
         with offload_args(A, x, y, Scratch(2)) as (dA, dx, dy, dw):

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from . import _core
+from .display import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -316,3 +317,7 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
     raise _noted(kind(text))  # without a local variable, because the frame and its exception would form a cycle
+
+
+if not TYPE_CHECKING:  # static checkers report an unknown name
+    __getattr__ = missing(__name__, __all__)

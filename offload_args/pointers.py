@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, by_number
-from .display import html_table, shown, size_text
+from .display import html_table, nearest, shown, size_text
 from .dtypes import DTYPE_NAMES, c_strides, dtype_of, refuse_masked
 from .errors import (
     ArgumentError,
@@ -576,7 +576,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         from ._instead import instead_of_attribute, is_known
 
         if name.startswith("_") or not is_known(name):
-            raise AttributeError(f"DevicePtr has no attribute {name!r}")
+            public = [known for known in dir(type(self)) if not known.startswith("_")]
+            raise AttributeError(f"DevicePtr has no attribute {name!r}{nearest(name, public)}", name=name)
         remedy = instead_of_attribute(name, DTYPE_NAMES[self._dtype_code])
         raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 

@@ -588,6 +588,11 @@ static void sim_take(oa_device *device, uint64_t address, size_t nbytes) {
   memset(memory, FRESH, nbytes);
 }
 
+static void sim_fresh(oa_device *device, uint64_t address, size_t nbytes) {
+  (void)device;
+  memset(bytes_at(address), FRESH, nbytes);
+}
+
 static int sim_trim(oa_device *device) {
   struct sim *sim = device->state;
   int status = count_call(device, "trim");
@@ -960,6 +965,7 @@ const oa_backend oa_backend_sim = {
     .free = sim_free,
     .pool = sim_pool,
     .take = sim_take,
+    .fresh = sim_fresh,
     .trim = sim_trim,
     .copy_up = sim_copy_up,
     .copy_down = sim_copy_down,

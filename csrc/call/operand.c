@@ -11,6 +11,7 @@
 #include "region/update.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* -- extents -- */
 
@@ -108,12 +109,31 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
+/* Refuses a call that only reads scratch that nothing has written: its bytes are undefined. A call that also writes it
+ * is not refused, because a kernel or a library may write it without reading it. */
+static int check_unwritten(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
+  const oa_group *group = slot->group;
+  if (group->written || slot->mapping->escaped) {
+    slot->mapping->special &= (uint8_t)~OA_IS_UNWRITTEN;
+    return OA_OK;
+  }
+  if (oa_writes(o->access) || o->access & OA_ADDRESS_ONLY || o->extent.part & OA_UNUSED || group->writing) return OA_OK;
+  const oa_caller *caller = oa_caller_of_thread;
+  if (caller && caller->only_checks) return OA_OK; /* an earlier call that was only checked may write it */
+  const char *name = oa_slot_view(slot)->name;
+  return oa_fail(OA_ERROR_DIRECTION,
+                 "%s: %s would be read before it is written: no call has written this Scratch%s%s%s; write it first, "
+                 "such as by dw.fill(0)",
+                 call->function, o->name, *name ? " (" : "", name, *name ? " of the region)" : "");
+}
+
 /* Checks an operand of a special mapping. Refuses a coherent mapping while the host writes it. Saves the former bytes
  * of a coherent group before its first write. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
 static __attribute__((cold, noinline)) int check_special(const oa_call *call, const oa_operand *o,
                                                          const oa_slot *slot) {
   oa_mapping *mapping = slot->mapping;
   const bool writes = o->touched & OA_FOR_WRITING; /* code that has the address may write at any time */
+  if (mapping->special & OA_IS_UNWRITTEN) return check_unwritten(call, o, slot);
   const int status = mapping->special & OA_IS_ELSEWHERE ? check_elsewhere(call, o, mapping, writes) : OA_OK;
   if (status || !oa_is_coherent(mapping)) return status;
   if (oa_host_writes(mapping->at.low, mapping->at.high))
@@ -170,6 +190,21 @@ static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, c
                      : "%s: %s was lent as Out and would be read before it is written (%s); write it first, or lend it "
                        "as InOut",
                  call->function, o->name, name);
+}
+
+/* Fails for an operand that the call writes, and that may only be read. */
+static __attribute__((cold, noinline)) int fail_rights(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
+  const char *lent = oa_slot_view(slot)->name;
+  if (oa_slot_root(slot)->read_only) {
+    const char *name = strchr(o->name, ' ') || !strcmp(o->name, "pointer") ? "x" : o->name; /* a variable's name */
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "%s: %s needs to be writable, but its array (%s of the region) is read-only; lend a writable copy, "
+                   "%s = %s.copy(), which gets the results, or lend it as In to functions that only read it",
+                   call->function, o->name, lent, name, name);
+  }
+  return oa_fail(OA_ERROR_DIRECTION,
+                 "%s: %s needs to be writable, but its array (%s of the region) was lent as In; lend it as %s",
+                 call->function, o->name, lent, (o->access & OA_READ_WRITE) == OA_OVERWRITE ? "Out" : "InOut");
 }
 
 /* Returns whether a set has every byte of a group that the operand touches. */
@@ -288,13 +323,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   const bool writes = oa_writes(o->access);
   bool whole = false, exact = false; /* the call overwrites the whole group; all of the operand's lines */
   if (writes) {
-    if (OA_UNLIKELY(!slot->writes))
-      return oa_fail(
-          OA_ERROR_DIRECTION,
-          "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as %s, or a copy of it, "
-          "%s = %s.copy()",
-          call->function, o->name, oa_slot_view(slot)->name,
-          (o->access & OA_READ_WRITE) == OA_OVERWRITE ? "Out" : "InOut", o->name, o->name);
+    if (OA_UNLIKELY(!slot->writes)) return fail_rights(call, o, slot);
     const bool fills = OA_LIKELY(!(o->extent.part & OA_BATCHED)) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
     exact = (o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
             o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&

@@ -69,6 +69,8 @@ typedef struct oa_backend {
    * pooled memory. The two entries are NULL if the backend needs neither call. */
   void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
+  /* The core calls `fresh` before it lends pinned memory in place of allocated memory. NULL: nothing is to be done. */
+  void (*fresh)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for pending frees, then returns idle memory to the driver */
   /* Copy `lines` lines of `width` bytes; a pitch is the distance between the starts of lines. copy_up returns after the
    * host lines were read. copy_down may write the host lines at any time until the stream is synchronized. */

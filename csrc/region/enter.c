@@ -334,6 +334,7 @@ static int place_apart(oa_region_state *region, oa_lent_array *lent) {
   *view = (oa_view){.lines = lent->lines, .dtype = a->dtype, .writes = lent->writes};
   memcpy(view->name, lent->name, sizeof view->name);
   mapping->groups[0].valid = true;
+  if (!borrowed) mapping->special |= OA_IS_UNWRITTEN;
   return OA_OK;
 }
 
@@ -414,10 +415,13 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
     arena->block = oa_block_take(region->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
     oa_lock();
   }
-  if (arena->block)
+  if (arena->block) {
+    const oa_backend *backend = region->device->backend;
     arena->address = (uint64_t)(uintptr_t)arena->block->memory;
-  else
+    if (backend->fresh) backend->fresh(region->device, arena->address, arena->nbytes);
+  } else {
     status = take_memory(region, arena->nbytes, &arena->address, &zeros);
+  }
   if (status) {
     char numbers[NUMBERS_SIZE] = "";
     free(arena);
@@ -534,6 +538,8 @@ static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
     slot->writes = entry->writes;
     slot->out = entry->out;
     slot->owed = entry->array->direction == OA_OUT;
+    slot->read_only =
+        entry->array->direction == OA_BY_USE && (entry->array->flags & OA_READ_ONLY || entry->layout.overlapping);
     slot->offset = slot->inside.start;
     slot->nbytes = oa_lines_span(slot->inside);
     entry->array->handle = oa_slot_handle(slot);

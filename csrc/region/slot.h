@@ -44,6 +44,7 @@ struct oa_slot {
   /* the bytes, from the mapping's address; for an irregular slice, the bytes of the pointer from which it was made */
   oa_lines inside;
   int32_t view;
+  bool read_only;                  /* for a root: the host's array is read-only, or several indices share an element */
   struct oa_slot *next, *previous; /* in the region's list; a free slot is in the list of free slots, by `next` */
 };
 

@@ -9,6 +9,9 @@ The package itself also has these names: Kernel, Module, Shared, kernel, launch,
 other names are partitions, words of kernels in Python, and `include`. docs/guide/kernels.md explains them.
 """
 
+from typing import TYPE_CHECKING
+
+from ..display import missing
 from .compilers import include
 from .kernel_type import Kernel
 from .launches import launch, offload, offload_unsafe
@@ -56,3 +59,6 @@ __all__ = [
     "reduce",
     "shared",
 ]
+
+if not TYPE_CHECKING:  # static checkers report an unknown name
+    __getattr__ = missing(__name__, __all__)

@@ -83,7 +83,7 @@ def test_a_read_only_array_is_lent_as_a_writable_copy(device: str) -> None:
     with pytest.raises(DirectionError, match=r"lend a writable copy, x = x\.copy\(\)"):
         offload_args(Out(x), device=device).open()
     with offload_args(x, device=device) as (dx,):
-        with pytest.raises(DirectionError, match="lend it as InOut"):
+        with pytest.raises(DirectionError, match=r"lend a writable copy, x = x\.copy\(\), which gets the results"):
             blas.scal(2.0, dx)
     copy = x.copy()
     with offload_args(copy, device=device) as (dx,):
@@ -161,13 +161,68 @@ def test_a_list_of_arrays_is_lent_as_a_whole(device: str) -> None:
 def test_a_read_only_result_is_lent_as_a_writable_copy(device: str) -> None:
     A, x, y = np.eye(2), np.ones(2), np.zeros(2)
     y.flags.writeable = False
-    with pytest.raises(DirectionError, match=r"argument 3 was .* read-only; lend it as Out, or a copy of it"):
+    with pytest.raises(DirectionError, match=r"y needs to be writable, .*\(argument 3 of .*y = y\.copy\(\)"):
         call(blas.gemv, 1.0, A, x, 0.0, y, device=device)
-    with pytest.raises(DirectionError, match=r"argument 3 was .*; lend it as InOut, or a copy of it, y = y\.copy\(\)$"):
+    with pytest.raises(DirectionError, match=r"is read-only; lend a writable copy, y = y\.copy\(\), which gets the "):
         call(blas.gemv, 1.0, A, x, 1.0, y, device=device)
     result = y.copy()
     call(blas.gemv, 1.0, A, x, 0.0, result, device=device)
     assert result.tolist() == [1, 1] and y.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "remedy"),
+    [
+        (5, {"transa": "T"}, r"trans_a='N', trans_b='N'"),
+        (7, {}, r"options by name: trans_a='N', trans_b='N', devices=None: sizes, leading dimensions"),
+    ],
+)
+def test_options_of_blas_are_listed_with_their_names(
+    device: str, arguments: int, keywords: dict[str, str], remedy: str
+) -> None:
+    A = np.eye(2)
+    with offload_args(A, A.copy(), A.copy(), device=device) as (dA, dB, dC):
+        with pytest.raises(
+            ArgumentTypeError, match=r"write blas\.gemm\(alpha, A, B, beta, C, \.\.\.\), with .*" + remedy
+        ):
+            blas.gemm(*(1.0, dA, dB, 0.0, dC, "T", "N")[:arguments], **keywords)
+        with pytest.raises(ArgumentTypeError, match=r"runs on one device: pass device= to offload_args, or to call$"):
+            blas.scal(2.0, dA[0], devices=[device])
+
+
+def test_a_misspelt_name_gets_the_name_that_is_meant(device: str) -> None:
+    with offload_args(np.eye(2), device=device) as (dA,):
+        for owner, wrong, right in (
+            (blas, "gemmm", "gemm"),
+            (package.kernels, "elementwize", "elementwise"),
+            (package.errors, "DirectonError", "DirectionError"),
+            (dA, "copyfrom", "copy_from"),
+            (dA, "tohost", "to_host"),
+        ):
+            with pytest.raises(AttributeError, match=rf"has no attribute '{wrong}'; did you mean {right}\?$"):
+                getattr(owner, wrong)
+            assert hasattr(owner, right)
+
+
+def test_a_trace_is_computed_on_the_host(device: str) -> None:
+    with offload_args(np.eye(2), device=device) as (dA,):
+        with pytest.raises(HostAccessError, match=r"np\.trace runs on the host; use to_host\(\)$"):
+            np.trace(dA)
+        assert np.trace(dA.to_host()) == 2
+
+
+def test_only_a_read_only_array_gets_the_advice_to_copy_it(device: str) -> None:
+    frozen, x = np.zeros(2), np.ones(2)
+    frozen.flags.writeable = False
+    with offload_args(frozen, In(x), device=device) as (dfrozen, dx):
+        with pytest.raises(DirectionError, match=r"is read-only; lend a writable copy, x = x\.copy\(\), which gets"):
+            dfrozen.fill(1)
+        with pytest.raises(DirectionError, match=r"read-only; .* or lend it as In to functions that only read it$"):
+            blas.scal(2.0, dfrozen[:1])
+        for refused in (lambda: dx.fill(1), lambda: blas.copy(dfrozen, dx), lambda: blas.scal(2.0, dx[:1])):
+            with pytest.raises(DirectionError, match=r"\(argument 2 .*\) was lent as In; lend it as (In)?Out$"):
+                refused()
+    assert frozen.tolist() == [0, 0] and x.tolist() == [1, 1]
 
 
 def test_a_single_number_is_passed_as_a_vector_or_matrix_of_one(device: str) -> None:
