@@ -290,7 +290,10 @@ class Kernel(_core.Kernel):
         """Return the launcher of a call with keywords. If its grid or block is zeros, the arguments determine it."""
         for name in keywords:
             if name not in _SHAPE:
-                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+                raise TypeError(
+                    f"{function}() got an unexpected keyword argument {name!r}; a kernel takes its arguments "
+                    "by position"
+                )
         grid, block = (
             (0, 0, 0) if keywords.get(name) is None else self._sizes(name, keywords[name]) for name in ("grid", "block")
         )
@@ -390,9 +393,11 @@ class Kernel(_core.Kernel):
             remedy = converted(formal.own_name or "x", formal.dtype.name)
             raise DTypeError(f"{need}, got a pointer to {argument.dtype}; {remedy}")
         if isinstance(argument, np.ndarray):
+            # A program knows a formula's kernel by another name.
+            variable, which = ("k", ", where k is this kernel") if self.name == "elementwise" else (self.name, "")
             raise HostPointerError(
-                f"{need}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
-                f"region: with offload_args(x, ...) as (dx, ...): {self.name}(dx, ...)"
+                f"{need}, got a host array: use offload({variable}, ...){which}, which lends its arrays, or lend them "
+                f"in a region: with offload_args(x, ...) as (dx, ...): {variable}(dx, ...)"
             )
         remedy = "make it an array, np.asarray(x, dtype), and lend that" if isinstance(argument, (list, tuple)) else ""
         raise HostPointerError(f"{need}, got {kind(argument)}; {remedy or 'lend an array in a region'}")
@@ -420,10 +425,18 @@ class Kernel(_core.Kernel):
         """Refuse a pointer with a layout that a kernel can't take."""
         lent = pointer.strides == c_strides(pointer.shape, pointer.dtype.itemsize)
         got = "an array that was lent with gaps or reversed" if lent else f"strides {pointer.strides}"
+        formal = self._formals[i]
+        name, writes = formal.own_name or "x", formal.access != _core.OA_READ
+        copied = f"copy the array first, c = np.ascontiguousarray({name}), and lend the copy"
+        if writes:
+            copied += f"; afterwards copy the results back, {name}[...] = c"
+        if not lent:
+            back = f" before the call, and {name}.copy_from(dc) after it" if writes else " before the call"
+            scratch = f"Scratch({pointer.shape}, np.{pointer.dtype})"
+            copied = f"copy the pointer to a {scratch}, dc.copy_from({name}){back}; or {copied}"
         raise ArgumentError(
-            f"{self.name}: {self._formals[i].name} needs elements in C or Fortran order, with gaps between rows or "
-            f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {pointer.shape}: "
-            "copy it first, x = np.ascontiguousarray(x), or pass the whole array, with its stride as a number"
+            f"{self.name}: {formal.name} needs elements in C or Fortran order, with gaps between rows or columns at "
+            f"most, because a kernel gets an address and no strides; got {got}, for shape {pointer.shape}: {copied}"
         )
 
     def _named_in_messages(self, argument: int) -> str:
@@ -440,10 +453,14 @@ class Kernel(_core.Kernel):
                 check(subject, formal.partition, geometry, grid, block)
 
     def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
-        if keywords:
-            raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
         names = [formal.own_name for formal in self._formals]
+        if keywords:
+            raise ArgumentTypeError(
+                f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}: pass its arguments by position: "
+                f"{', '.join(name or f'argument {i}' for i, name in enumerate(names, 1))}"
+            )
         declared = [f"{name}: {text}" if name else text for name, text in zip(names, self.signature, strict=True)]
         raise ArgumentTypeError(
-            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(declared)}), got {len(arguments)}"
+            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(declared)}), got {len(arguments)} by "
+            "position"
         )

@@ -23,7 +23,9 @@ from offload_args.kernels import (
     atomic_add,
     atomic_max,
     atomic_min,
+    elementwise,
     here,
+    reduce,
 )
 from offload_args.kernels.compilers import Target
 from offload_args.kernels.partitions import Partition
@@ -469,3 +471,95 @@ def test_a_kernel_without_checks_has_the_same_results(device: str) -> None:
         x, y = ramp(size), np.zeros(size, np.float32)
         offload(scale, x, y, device=device)
         np.testing.assert_array_equal(y, 3 * x)
+
+
+@kernel
+def evens(x: In[np.float64], y: Out[np.float64].by(Linear1D())):
+    for i in y.mine():
+        if i % 2 == 0:
+            y[i] = x[i]
+
+
+@pytest.mark.parametrize("n", [6, 9000, 100_000])
+def test_elements_that_a_kernel_left_out_of_an_out_are_poison_on_sim(n: int) -> None:
+    x = np.ones(n)
+    for _ in range(3):  # the memory of the first round comes again
+        y = np.full(n, 7.0)
+        offload(evens, x, y, device="sim:0")
+        assert (y[::2] == 1).all() and np.isnan(y[1::2]).all()
+
+
+def test_a_kernels_refusals_have_remedies_that_work(device: str) -> None:
+    A, y = np.arange(16.0).reshape(4, 4), np.zeros(4)
+    k = elementwise("y = 2 * x", x=In[np.float64], y=Out[np.float64])
+    with pytest.raises(errors.HostPointerError, match=r"use offload\(k, \.\.\.\), where k is this kernel"):
+        k(A[0], y)
+    offload(k, A[0], y, device=device)
+    assert y.tolist() == [0, 2, 4, 6]
+    with offload_args(A, y, Scratch(4), device=device) as (dA, dy, dc):
+        column, remedy = dA[:, 1], r"Scratch\(\(4,\), np\.float64\), dc\.copy_from\({}\) before the call"
+        with pytest.raises(errors.ArgumentError, match=remedy.format("x") + "; or copy"):
+            k(column, dy)
+        dc.copy_from(column)
+        k(dc, dy)
+        with pytest.raises(errors.ArgumentError, match=remedy.format("y") + r", and y\.copy_from\(dc\) after it"):
+            k(dA[0], column)
+        k(dA[0], dc)
+        column.copy_from(dc)
+    assert y.tolist() == [2, 10, 18, 26] and A[:, 1].tolist() == [0, 2, 4, 6]
+    with pytest.raises(errors.ArgumentError, match=r" \(y\) .* c = np\.ascontiguousarray\(y\), .*y\[\.\.\.\] = c$"):
+        offload(k, y, A[:, 2], device=device)
+    c = np.ascontiguousarray(A[:, 2])
+    offload(k, y, c, device=device)
+    A[:, 2] = c
+    assert A[:, 2].tolist() == [4, 20, 36, 52]
+
+
+def test_a_formula_of_a_power_or_of_other_shapes_gets_a_remedy(device: str) -> None:
+    power = elementwise("y = x ^ 2", x=In[np.float64], y=Out[np.float64])
+    with pytest.raises(errors.KernelError, match=r"exclusive or of integers; write a power as x \*\* 2$"):
+        offload(power, np.ones(3), np.ones(3), device=device)
+    add = elementwise("y = x + y", x=In[np.float64], y=InOut[np.float64])
+    x, y = np.arange(3.0), np.ones((2, 3))
+    with pytest.raises(errors.ArgumentError, match=r"lend np\.broadcast_to\(x, \(2, 3\)\)\.copy\(\)$"):
+        offload(add, x, y, device=device)
+    offload(add, np.broadcast_to(x, (2, 3)).copy(), y, device=device)
+    assert y.tolist() == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_reduction_of_a_column_takes_a_copy_of_it(device: str) -> None:
+    total = reduce("sum", x=np.float64)
+    A, result = np.arange(16.0).reshape(4, 4), np.zeros(1)
+    with offload_args(A, result, Scratch(4), device=device) as (dA, dresult, dc):
+        column = dA[:, 1]
+        with pytest.raises(errors.ArgumentError, match=r"Scratch\(\(4,\), np\.float64\), dc\.copy_from\(x\)$"):
+            total(column, dresult)
+        dc.copy_from(column)
+        total(dc, dresult)
+    assert result == A[:, 1].sum()
+
+
+def test_a_formula_of_a_sum_is_a_reduction() -> None:
+    with pytest.raises(errors.KernelError, match=r'sum of builtins: .* kernels\.reduce\("sum", x=np\.float64\)$'):
+        elementwise("y = sum(x)", x=In[np.float64], y=Out[np.float64])
+
+
+def test_a_parameter_that_is_only_an_ndarray_gets_a_declaration() -> None:
+    def plain(x: np.ndarray, y: np.ndarray):
+        for i in range(x.size):
+            y[i] = x[i]
+
+    with pytest.raises(
+        errors.KernelError, match=r"x: In\[np\.float32\] .* x: InOut\[np\.float32\]\.by\(Linear1D\(\)\)"
+    ):
+        kernel(plain)
+
+
+def test_a_kernel_takes_its_arguments_by_position(device: str) -> None:
+    x, y = np.ones(3, np.float32), np.ones(3, np.float32)
+    with pytest.raises(errors.ArgumentTypeError, match=r"needs 3 arguments \(a: .*\), got 1 by position$"):
+        with offload_args(x, y, device=device) as (dx, dy):
+            axpy(2.0, x=dx, y=dy)
+    with pytest.raises(errors.ArgumentTypeError, match=r"got x, y: pass its arguments by position: a, x, y$"):
+        with offload_args(x, y, device=device) as (dx, dy):
+            axpy[1, 32](2.0, x=dx, y=dy)

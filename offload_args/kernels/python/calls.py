@@ -33,6 +33,7 @@ CALLS: Final[dict[Any, Any]] = {
     np.copysign: "oa__copysign",
     whole: "oa__whole",
 }
+_SUMS: Final = 'write the loop, or, for the sum of an array, kernels.reduce("sum", x=np.float64)'
 
 
 def _add_elementary() -> None:
@@ -85,6 +86,6 @@ REMEDIES: Final[dict[Any, str]] = {
     np.random.random: "lend an array of random numbers",
     print: "kernels print nothing: write the value into an array, and print that after the launch",
     str: "kernels have no strings: write numbers into an array",
-    sum: "write the loop",
-    math.fsum: "write the loop",
+    sum: _SUMS,
+    math.fsum: _SUMS,
 }

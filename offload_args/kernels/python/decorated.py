@@ -230,9 +230,10 @@ class PythonKernel(Kernel):
                     "as x.reshape(rows, columns)"
                 )
             if like >= 0 and shape != (others := self._shape_of(like, arguments[like])):
-                other = self._formals[like].name
+                other, formal = self._formals[like].name, self._formals[argument]
                 raise ArgumentError(
-                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {others}; got {shape}"
+                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {others}; got {shape}: "
+                    f"nothing is broadcast: lend np.broadcast_to({formal.own_name or 'x'}, {others}).copy()"
                 )
             if like >= 0 and ordered and rank == 2 and _is_turned(array) != _is_turned(arguments[like]):
                 raise ArgumentError(

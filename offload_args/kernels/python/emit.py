@@ -181,6 +181,8 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
             r"oa__binary_(\w+)\((.*), Literal\[int\]\(\d\)\)", r"\1(\2)", undefined[2].splitlines()[0].strip()
         )
         head = f"there is no {head}".replace("oa__", "")
+        if re.search(r"xor\(.*(float|double|complex)", head):
+            head += ": ^ is the exclusive or of integers; write a power as x ** 2"
     if "Invalid use of getiter" in head:
         head = "a loop over a tuple of several types: give its items one type, as by np.float32(...)"
     if refused := re.search(r"oa__: (.*)", text):

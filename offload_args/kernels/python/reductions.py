@@ -200,7 +200,8 @@ class Reduction:
             if self.axis is None and not _is_in_c_order(array):
                 raise ArgumentError(
                     f"{subject} needs elements in C order without gaps, got shape {array.shape} and strides "
-                    f"{array.strides}: reduce along an axis first, or pass a contiguous array"
+                    f"{array.strides}: reduce along an axis first, or pass a contiguous array; of a pointer, a copy in "
+                    f"Scratch({array.shape}, np.{array.dtype}), dc.copy_from({other})"
                 )
         return extents
 

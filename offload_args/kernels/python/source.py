@@ -12,7 +12,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import numpy as np
 
@@ -143,6 +143,13 @@ def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
         if name not in annotations:
             remedy = f"declare its type: {name}: In[np.float32] is an array, {name}: np.float32 a number"
             reader.refuse(reader.original, f"the parameter {name}", remedy)
+        declared = annotations[name]
+        if (get_origin(declared) or declared) is np.ndarray:
+            reader.refuse(
+                reader.original, f"the parameter {name}", "np.ndarray says neither dtype nor direction: declare "
+                f"{name}: In[np.float32] if the kernel reads it, or {name}: InOut[np.float32].by(Linear1D()) if it "
+                "writes it, with Linear1D of kernels",
+            )  # fmt: skip
     return tuple(annotations[name] for name in written.parameters)
 
 
