@@ -162,7 +162,7 @@ def signature_error(
     if options and (len(arguments) > count or keywords.keys() - {*names[:count], *options}):
         defaults = function.__kwdefaults__ or {}
         listed = ", ".join(f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options)
-        remedy += f", with these options by name: {listed}"
+        remedy = remedy.replace(", ...)", f", {listed})")
     if len(arguments) > count:
         remedy += ": sizes, leading dimensions and increments come from the pointers"
     return ArgumentTypeError(f"{text}; {remedy}")

@@ -399,7 +399,7 @@ def test_misplaced_operands_are_told_by_the_order_of_the_arguments(device: str) 
                 lambda: untyped.gemv(1.0, dA, dx, 0.0, dy, device="host"),
                 r"'device'; it runs on the device of its pointers: pass device= to offload_args, or to call$",
             ),
-            (lambda: untyped.gemv(1.0, dA, dx, 0.0, dy, transpose="T"), rf"'transpose'; {order}"),
+            (lambda: untyped.gemv(1.0, dA, dx, 0.0, dy, transpose="T"), r"'transpose'; .*, y, trans='N'\)$"),
         ]
         for wrong, words in calls:
             with pytest.raises(ArgumentTypeError, match=words):

@@ -174,7 +174,7 @@ def test_a_read_only_result_is_lent_as_a_writable_copy(device: str) -> None:
     ("arguments", "keywords", "remedy"),
     [
         (5, {"transa": "T"}, r"trans_a='N', trans_b='N'"),
-        (7, {}, r"options by name: trans_a='N', trans_b='N', devices=None: sizes, leading dimensions"),
+        (7, {}, r"devices=None\): sizes, leading dimensions and increments"),
     ],
 )
 def test_options_of_blas_are_listed_with_their_names(
@@ -182,9 +182,7 @@ def test_options_of_blas_are_listed_with_their_names(
 ) -> None:
     A = np.eye(2)
     with offload_args(A, A.copy(), A.copy(), device=device) as (dA, dB, dC):
-        with pytest.raises(
-            ArgumentTypeError, match=r"write blas\.gemm\(alpha, A, B, beta, C, \.\.\.\), with .*" + remedy
-        ):
+        with pytest.raises(ArgumentTypeError, match=r"write blas\.gemm\(alpha, A, B, beta, C, .*" + remedy):
             blas.gemm(*(1.0, dA, dB, 0.0, dC, "T", "N")[:arguments], **keywords)
         with pytest.raises(ArgumentTypeError, match=r"runs on one device: pass device= to offload_args, or to call$"):
             blas.scal(2.0, dA[0], devices=[device])
