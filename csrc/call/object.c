@@ -2,6 +2,7 @@
 
 #include "base/sized.h"
 #include "library/handles.h"
+#include "region/aborted.h"
 #include "region/caller.h"
 #include "region/capture.h"
 
