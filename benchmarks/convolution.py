@@ -210,8 +210,6 @@ def call_cost(rounds: int) -> None:
         offload_args(*(Scratch(array.shape, array.dtype) for array in mine), device="cuda:0") as theirs,
         cudnn.create(device="cuda:0") as handle,
     ):
-        for pointer in (mine[2], *theirs):
-            pointer.fill(0)
         o, t = Operands(*mine), Operands(*theirs)
         (ox, ow, oconv, oy), (tx, tw, tconv, ty) = o.descriptors, t.descriptors
         relu, most = (

@@ -145,7 +145,7 @@ class Scratch:
     """Request device memory of a shape and dtype, without a host array.
 
     shape, dtype, order: as numpy.empty takes them; "F" is the order of LAPACK's matrices. The memory is not cleared:
-    a call that only reads it before a call has written any of it raises DirectionError.
+    its elements are undefined until a call writes them.
 
         A, x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2), np.empty(2)
         with offload_args(A, x, y, Scratch(2)) as (dA, dx, dy, dw):

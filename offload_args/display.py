@@ -31,10 +31,12 @@ def shown(value: object) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean gemv or gemm?", with the names most similar to a missing name, or ""."""
+    if name.startswith("_"):
+        return ""
     from difflib import get_close_matches
 
     likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # names of other lengths are not similar
-    matches = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
+    matches = get_close_matches(name, likely, 3, 0.75)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 

@@ -122,6 +122,9 @@ class InvalidDataError(OffloadError, RuntimeError):
 class DeviceMemoryError(OffloadError, MemoryError):
     """Not enough device memory."""
 
+    # MemoryError's own refuses this class; tblib, which Dask uses, calls it for an exception of another process.
+    __new__ = Exception.__new__
+
 
 class BackendError(OffloadError, RuntimeError):
     """A failure that the driver reported."""

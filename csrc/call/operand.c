@@ -109,31 +109,12 @@ static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping 
       call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
 }
 
-/* Refuses a call that only reads scratch that nothing has written: its bytes are undefined. A call that also writes it
- * is not refused, because a kernel or a library may write it without reading it. */
-static int check_unwritten(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
-  const oa_group *group = slot->group;
-  if (group->written || slot->mapping->escaped) {
-    slot->mapping->special &= (uint8_t)~OA_IS_UNWRITTEN;
-    return OA_OK;
-  }
-  if (oa_writes(o->access) || o->access & OA_ADDRESS_ONLY || o->extent.part & OA_UNUSED || group->writing) return OA_OK;
-  const oa_caller *caller = oa_caller_of_thread;
-  if (caller && caller->only_checks) return OA_OK; /* an earlier call that was only checked may write it */
-  const char *name = oa_slot_view(slot)->name;
-  return oa_fail(OA_ERROR_DIRECTION,
-                 "%s: %s would be read before it is written: no call has written this Scratch%s%s%s; write it first, "
-                 "such as by dw.fill(0)",
-                 call->function, o->name, *name ? " (" : "", name, *name ? " of the region)" : "");
-}
-
 /* Checks an operand of a special mapping. Refuses a coherent mapping while the host writes it. Saves the former bytes
  * of a coherent group before its first write. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
 static __attribute__((cold, noinline)) int check_special(const oa_call *call, const oa_operand *o,
                                                          const oa_slot *slot) {
   oa_mapping *mapping = slot->mapping;
   const bool writes = o->touched & OA_FOR_WRITING; /* code that has the address may write at any time */
-  if (mapping->special & OA_IS_UNWRITTEN) return check_unwritten(call, o, slot);
   const int status = mapping->special & OA_IS_ELSEWHERE ? check_elsewhere(call, o, mapping, writes) : OA_OK;
   if (status || !oa_is_coherent(mapping)) return status;
   if (oa_host_writes(mapping->at.low, mapping->at.high))

@@ -102,7 +102,6 @@ void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool r
   capture->use_count++;
   capture->calls[capture->call_count - 1].uses++;
   slot->group->captured |= overwrites;
-  if (writes) slot->mapping->special &= (uint8_t)~OA_IS_UNWRITTEN;
   if (oa_is_coherent(slot->mapping)) slot->mapping->special |= OA_IS_CAPTURED;
   slot->zero &= !writes;
 }

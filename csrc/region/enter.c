@@ -334,7 +334,6 @@ static int place_apart(oa_region_state *region, oa_lent_array *lent) {
   *view = (oa_view){.lines = lent->lines, .dtype = a->dtype, .writes = lent->writes};
   memcpy(view->name, lent->name, sizeof view->name);
   mapping->groups[0].valid = true;
-  if (!borrowed) mapping->special |= OA_IS_UNWRITTEN;
   return OA_OK;
 }
 

@@ -53,8 +53,7 @@ enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_
 enum oa_mapping_special {
   OA_IS_ELSEWHERE = 1, /* some of it is, or was, present on another device */
   OA_IS_COHERENT = 2,  /* its address is the host's: the device uses the host's memory (region/coherent.c) */
-  OA_IS_CAPTURED = 4,  /* of a coherent mapping: a graph has, or had, its address */
-  OA_IS_UNWRITTEN = 8  /* scratch that no call has written, as far as calls have looked */
+  OA_IS_CAPTURED = 4   /* of a coherent mapping: a graph has, or had, its address */
 };
 
 typedef struct oa_region_state oa_region_state;

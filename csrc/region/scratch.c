@@ -58,7 +58,6 @@ static oa_slot *make(oa_region_state *region, const oa_lent_array *lent) {
   mapping->holders = mapping->references = 1;
   mapping->serial = region->serial;
   mapping->groups[0].valid = true;
-  mapping->special |= OA_IS_UNWRITTEN;
   oa_lines lines = lent->layout.lines;
   lines.start = 0;
   mapping->views[0] = (oa_view){.lines = lines, .dtype = lent->array->dtype, .writes = true};

@@ -63,46 +63,6 @@ static void it_ends_with_the_youngest_region_of_its_operands(void) {
   check_empty();
 }
 
-/* A call that writes without reading makes the contents defined, even if it writes only a part. */
-static void it_is_not_read_before_a_call_has_written_it(void) {
-  float x[4] = {1, 2, 3, 4}, back[4];
-  int64_t n = 4, none = 0;
-  const int64_t step = 4, size = 4;
-  oa_region *region;
-  oa_array arrays[] = {vector(x, &n, OA_IN), scratch_of(&n)}, later = scratch_of(&n);
-  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
-  const oa_any *const operands[] = {arrays[0].handle};
-  CHECK_OK(oa_scratch(operands, 1, &later));
-  oa_any *const scratches[] = {arrays[1].handle, later.handle};
-  for (int i = 0; i < 2; i++) {
-    CHECK_FAILS(oa_pointer_read(scratches[i], back, 1, &size, &step), OA_ERROR_DIRECTION, "no call has written");
-    CHECK_FAILS(axpy(1, scratches[i], 1, scratches[1 - i], 1, 4, 1), OA_ERROR_DIRECTION,
-                "test.axpy: x would be read before it is written: no call has written this Scratch");
-    CHECK_OK(axpy(1, scratches[i], 1, scratches[1 - i], 1, none, 1)); /* reads no element */
-  }
-  for (int i = 0; i < 2; i++) {
-    CHECK_OK(axpy(2, arrays[0].handle, 1, scratches[i], 1, 4, 1));
-    CHECK_OK(oa_pointer_read(scratches[i], back, 1, &size, &step));
-    CHECK(back[0] == 2 && back[3] == 8);
-  }
-  leave(region);
-  check_empty();
-}
-
-static void it_may_be_read_by_code_that_has_its_address(void) {
-  float back[4];
-  int64_t n = 4;
-  const int64_t step = 4, size = 4;
-  uint64_t address;
-  oa_region *region;
-  oa_array array = scratch_of(&n);
-  CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
-  CHECK_OK(oa_address(array.handle, &address));
-  CHECK_OK(oa_pointer_read(array.handle, back, 1, &size, &step)); /* code outside may have written it */
-  leave(region);
-  check_empty();
-}
-
 static void wrong_descriptions_are_refused(void) {
   float x[4] = {1, 2, 3, 4};
   int64_t n = 4, negative = -1;
@@ -133,8 +93,6 @@ int main(void) {
     CHECK_OK(oa_device_open(names[i], &device));
     it_ends_with_its_last_pointer();
     it_ends_with_the_youngest_region_of_its_operands();
-    it_is_not_read_before_a_call_has_written_it();
-    it_may_be_read_by_code_that_has_its_address();
     wrong_descriptions_are_refused();
   }
   return failures();

@@ -143,7 +143,7 @@ def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
         if name not in annotations:
             remedy = f"declare its type: {name}: In[np.float32] is an array, {name}: np.float32 a number"
             reader.refuse(reader.original, f"the parameter {name}", remedy)
-        declared = annotations[name]
+        declared: Any = annotations[name]
         if (get_origin(declared) or declared) is np.ndarray:
             reader.refuse(
                 reader.original, f"the parameter {name}", "np.ndarray says neither dtype nor direction: declare "

@@ -87,8 +87,6 @@ class Calling(Contents):
             covers = True
         if group.invalid and not covers:
             yield "InvalidDataError"
-        if pointer.mapping.scratch and access == READS and operand.part.elements and not (group.written or group.noted):
-            yield "DirectionError"
         own = access == OVERWRITES and operand.part.elements == pointer.part.elements and group.goes_up
         unwritten = pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid)
         if unwritten or (group.parts and not covers):

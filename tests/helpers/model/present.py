@@ -35,7 +35,6 @@ class Group:
     written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
     escaped: bool = False  # code outside has an address with which it may write
-    noted: bool = False  # a call that writes it was captured
     parts: int = 0  # a bit set of the elements that calls wrote, while not all are valid
     writers: set[int] = field(default_factory=set)  # open regions whose writes it has and the host lacks
     ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it, or to which writes were passed

@@ -81,7 +81,6 @@ class Replaying(Calling):
         if call.to_host:
             return frozenset({"CaptureError"})
         for (operand, access), pointer in zip(call.operands, pointers, strict=True):
-            pointer.group.noted |= bool(access & OVERWRITES)
             if _covers(operand, access, pointer):
                 self.captured.append(pointer.group)
             elif pointer.group not in self.captured:
