@@ -13,6 +13,7 @@ from .display import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Self
 
 __all__ = [
     "AliasError",
@@ -122,8 +123,9 @@ class InvalidDataError(OffloadError, RuntimeError):
 class DeviceMemoryError(OffloadError, MemoryError):
     """Not enough device memory."""
 
-    # MemoryError's own refuses this class; tblib, which Dask uses, calls it for an exception of another process.
-    __new__ = Exception.__new__
+    def __new__(cls, *arguments: object) -> Self:
+        """Make an error. MemoryError.__new__ refuses this class; Dask calls it for an exception of another process."""
+        return Exception.__new__(cls, *arguments)
 
 
 class BackendError(OffloadError, RuntimeError):
