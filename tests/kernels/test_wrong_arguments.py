@@ -344,6 +344,11 @@ def test_objects_that_are_no_kernels_are_told_how_they_run(device: str) -> None:
             errors.ArgumentTypeError, match=r"launch: .*call it with the pointers, blas\.scal\(\.\.\.\)$"
         ):
             launch(blas.scal, 2.0, dA)  # type: ignore[arg-type]
-    assert total(A, device=device) == 9
-    total(A, y, device=device)
+
+
+def test_a_reduction_is_called_itself(running_device: str) -> None:
+    A, y = np.ones((3, 3)), np.zeros(())
+    total = reduce("sum", A=np.float64)
+    assert total(A, device=running_device) == 9
+    total(A, y, device=running_device)
     assert y == 9

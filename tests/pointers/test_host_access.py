@@ -201,6 +201,8 @@ def test_wrong_kinds_of_pointers_are_offload_errors() -> None:
 
 def test_functions_of_numpy_name_the_kernel_of_a_formula_that_does_it(device: str) -> None:
     """The remedies in the errors are run, and have the results of NumPy."""
+    if Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: the double runs no code that it does not know")
     x, y, z, total = np.array([1.0, 4.0, 9.0]), np.array([1.0, 2.0, 3.0]), np.zeros(3), np.zeros(1)
     with offload_args(x, y, z, total, device=device) as (dx, dy, dz, dresult):
         names = {"np": np, "In": In, "Out": Out, "kernels": kernels, "dx": dx, "dz": dz, "dresult": dresult}
