@@ -29,6 +29,8 @@ from .pointers import DevicePtr, lent_first, listed, unpacked
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
 __all__ = ["dtype_code", "explain", "handle_address", "misfit", "refuse_type"]
 
 _CHECKED: Final = ("device", "native_stream")  # other functions check these kinds
@@ -332,8 +334,17 @@ def _check_scalar(function: str, row: _Row, value: Any, fail: _Failure, may_be_o
         return
     needed = f"{kind} or a 0-d DevicePtr[{row.dtype_name}]" if may_be_on_device else kind
     if isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"pass {row.name}.item(){', or lend it' if may_be_on_device else ''}")
+        fail(HostPointerError, needed, _number_in(row.name, value, may_be_on_device))
     _check_number(row, value, fail, needed)
+
+
+def _number_in(name: str, array: NDArray[Any], may_be_on_device: bool) -> str:
+    """Return the remedy for an array that was passed instead of a number."""
+    if array.size != 1:
+        return f"pass one of its {array.size} elements, such as {name}.item(0)" if array.size else "pass a number"
+    if not _core.is_lent_in_part(array):
+        return f"pass {name}.item(){', or lend it' if may_be_on_device else ''}"
+    return f"pass its pointer, d{name}" if may_be_on_device else f"pass {name}.item(), after update({name})"
 
 
 def _check_number(row: _Row, value: Any, fail: _Failure, needed: str) -> None:

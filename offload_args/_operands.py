@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ._core import geometry, only_check, query
 from .display import shown
-from .dtypes import DTYPE_NAMES, converted
+from .dtypes import DTYPE_NAMES, converted, ordered
 from .errors import ArgumentError, ArgumentTypeError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
 
@@ -121,7 +121,7 @@ def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, 
     if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
         raise ArgumentError(
             f"{function}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
-            f"one after the other; copy it first: {operand} = np.ascontiguousarray({operand})"
+            f"one after the other; {ordered(operand, pointer)}"
         )
 
 
@@ -134,7 +134,7 @@ def need_dtype(
         allowed = " or ".join(names)
         wanted = "float64" if "float64" in names else names[0]
         if not remedy and (not is_complex(pointer._dtype_code) or wanted.startswith("complex")):
-            remedy = f"; {converted(operand, wanted)}"
+            remedy = f"; {converted(operand, wanted, pointer)}"
         raise DTypeError(f"{function}: {operand} needs {allowed}{reason}, got {pointer.dtype}{remedy}") from None
 
 
@@ -173,7 +173,7 @@ def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -
     """Return the error for a matrix in neither order; `copy` is the NumPy function that makes an ordered copy."""
     return ArgumentError(
         f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride in one "
-        f"dimension and rows or columns that do not overlap; copy it first: {operand} = np.{copy}({operand})"
+        f"dimension and rows or columns that do not overlap; {ordered(operand, pointer, copy)}"
     )
 
 
@@ -200,10 +200,10 @@ def square(function: str, operand: str, pointer: DevicePtr[Any]) -> Matrix:
 def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Matrix, reason: str = "") -> int:
     """Return the leading dimension of a matrix in Fortran order; raise ArgumentError for another order."""
     if not facts.ld_f:
-        copy = "np.asfortranarray" if len(pointer._shape) == 2 else "np.ascontiguousarray"
+        copy = "asfortranarray" if len(pointer._shape) == 2 else "ascontiguousarray"
         raise ArgumentError(
             f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs Fortran order"
-            f"{reason}; copy it first: {operand} = {copy}({operand})"
+            f"{reason}; {ordered(operand, pointer, copy)}"
         )
     return facts.ld_f
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from . import _core
-from .errors import ArgumentError, ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError, OffloadError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,12 +17,14 @@ __all__ = [
     "C_NAMES",
     "DTYPE_NAMES",
     "as_array",
+    "before_copy",
     "c_strides",
     "code_of",
     "converted",
     "copied",
     "dtype_of",
     "newest",
+    "ordered",
     "refuse_masked",
     "spelled",
 ]
@@ -60,9 +62,38 @@ def spelled(name: str) -> str:
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
-def converted(operand: str, name: str) -> str:
-    """Return the remedy for an operand of another dtype. The array keeps its name, so a result reaches the caller."""
-    return f"convert it first: {operand} = {operand}.astype({spelled(name)})"
+def converted(operand: str, name: str, pointer: Any = None) -> str:
+    """Return the remedy for an operand of another dtype. The array keeps its name, so a result reaches the caller.
+
+    pointer: the operand, if a region lends it.
+    """
+    state = _state(pointer)
+    if state and state.scratch:
+        return f"request Scratch({pointer._shape}, {spelled(name)})"
+    return f"convert it first: {before_copy(operand, pointer)}{operand} = {operand}.astype({spelled(name)})"
+
+
+def ordered(operand: str, pointer: Any, copy: str = "ascontiguousarray") -> str:
+    """Return the remedy for an operand of another order; `copy` is the NumPy function that makes an ordered copy."""
+    state = _state(pointer)
+    if state and state.scratch:
+        shape, part = (pointer._shape[::-1], ".T") if copy == "asfortranarray" else (pointer._shape, "")
+        return f"copy it to a pointer d of Scratch({shape}, dtype), d{part}.copy_from({operand}), and pass d{part}"
+    return f"copy it first: {before_copy(operand, pointer)}{operand} = np.{copy}({operand})"
+
+
+def before_copy(operand: str, pointer: object) -> str:
+    """Return the code to run before an operand's array is copied: "update(x); " if calls wrote it, otherwise ""."""
+    state = _state(pointer)
+    return f"update({operand}); " if state and state.written and state.valid else ""
+
+
+def _state(pointer: object) -> _core.PointerInfo | None:
+    """Return the facts of a pointer; None for other objects, and after the end of its region."""
+    try:
+        return _core.query(pointer) if isinstance(pointer, _core.Pointer) else None
+    except OffloadError:
+        return None
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -105,16 +136,18 @@ def newest(argument: Any) -> None:
                 newest(part)
 
 
-def copied(array: NDArray[Any], dtype: np.dtype[Any], order: Literal["C", "K"] = "K") -> NDArray[Any]:
+def copied(
+    array: NDArray[Any], dtype: np.dtype[Any], order: Literal["C", "K"] = "K", always: bool = False
+) -> NDArray[Any]:
     """Return the newest elements of an array as a plain array of the dtype, in C order or in their own order.
 
-    An array that already is one is returned unchanged, and its bytes on the host may be old.
+    Unless `always`, an array that already is one is returned unchanged, and its bytes on the host may be old.
     """
     plain = np.asarray(array)
-    if plain.dtype == dtype and (order == "K" or plain.flags.c_contiguous):
+    if not always and plain.dtype == dtype and (order == "K" or plain.flags.c_contiguous):
         return plain
     newest(plain)
-    return np.asarray(plain, dtype, order)
+    return np.array(plain, dtype, order=order)
 
 
 def refuse_masked(subject: str, argument: object) -> None:

@@ -18,6 +18,7 @@ from ._bodies import fixed_values
 from ._operands import checking
 from .arguments import Scratch
 from .display import plural, shown, size_text
+from .dtypes import copied
 from .errors import (
     AliasError,
     ArgumentError,
@@ -243,6 +244,8 @@ class Graph:
             raise _stale("Graph.replay", error) from None
         if not is_defined and all("undefined" not in target._state() for target, _ in targets):
             return  # the new contents do not define the undefined array, so the replay will be refused
+        if len(targets) > 1:  # a lent array may be one of the targets
+            targets = [(target, _separate(value)) for target, value in targets]
         if len(targets) > 1 or isinstance(targets[0][1], DevicePtr):
             # Each source is read before its memory may be written. So a single source is copied directly, and several
             # sources are copied through other memory.
@@ -336,6 +339,13 @@ class Graph:
     def _repr_svg_(self) -> str | None:
         """Draw the graph in a notebook."""
         return None if self._handle is None else self.draw()
+
+
+def _separate(value: Any) -> Any:
+    """Return a copy of a lent array, which a replay may write before it is read; return other values unchanged."""
+    if isinstance(value, np.ndarray) and _core.is_lent_in_part(value):
+        return copied(value, value.dtype, always=True)
+    return value
 
 
 class Capture:

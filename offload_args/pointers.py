@@ -11,7 +11,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number
 from .display import html_table, nearest, shown, size_text
-from .dtypes import DTYPE_NAMES, c_strides, dtype_of, refuse_masked
+from .dtypes import DTYPE_NAMES, as_array, c_strides, dtype_of, newest, ordered
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -148,7 +148,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
-            "copy the array before it is lent: A = np.ascontiguousarray(A)"
+            f"{ordered('A', self)}"
         )
 
     @property
@@ -287,7 +287,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Write host values to the device now.
 
         values: an array of the same dtype, or a Python number that fits this dtype. They are broadcast to the pointer's
-        shape. Other dtypes are not converted.
+        shape. Other dtypes are not converted. The elements of a lent array come down first if the device is newer.
 
         Raises DTypeError for another dtype; SizeOverflowError for a number beyond the dtype's range; ArgumentError, a
         ValueError, for a shape that does not fit; DirectionError if the array may not be written.
@@ -610,13 +610,13 @@ def listed(name: str, value: object, dtype: str = "dtype") -> str:
 def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
-        refuse_masked(subject, values)
-        array: NDArray[Any] = np.asarray(values)
+        array = as_array(subject, values)
         if array.dtype != dtype:
             raise DTypeError(
                 f"{subject} needs {dtype.name}, got {array.dtype.name}; convert it first: np.asarray(values, "
                 f"dtype=np.{dtype.name})"
             )
+        newest(array)
         return array
     rank = 0 if isinstance(values, bool) else 1 if isinstance(values, int) else 2 if isinstance(values, float) else 3
     if rank > _RANKS[dtype.kind]:

@@ -23,8 +23,7 @@ static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, i
 static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("update_from", arguments, update(arguments, oa_update_from));
 }
-/* (array): the host has the newest bytes of the array then, whether regions lend it or not */
-static PyObject *update_newest(PyObject *Py_UNUSED(module), PyObject *source) {
+int update_newest_of(PyObject *source) {
   Item item = {.source = Py_NewRef(source)};
   oa_array array = {.name = "the array"};
   int flags, status = OA_OK;
@@ -34,8 +33,14 @@ static PyObject *update_newest(PyObject *Py_UNUSED(module), PyObject *source) {
     Py_END_ALLOW_THREADS
   }
   release_item(&item);
-  if (result < 0 || status != OA_OK) return result < 0 ? NULL : fail(status);
-  Py_RETURN_NONE; /* result 0: no device can hold this dtype */
+  if (status != OA_OK) fail(status);
+  return result < 0 || status != OA_OK ? -1 : 0; /* result 0: no device can hold this dtype */
+}
+
+/* (array): the host has the newest bytes of the array then, whether regions lend it or not */
+static PyObject *update_newest(PyObject *Py_UNUSED(module), PyObject *source) {
+  if (update_newest_of(source) < 0) return NULL;
+  Py_RETURN_NONE;
 }
 static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("update_to", arguments, update(arguments, oa_update_to));

@@ -61,7 +61,7 @@ static inline int read_integer(PyObject *object, int64_t *number) {
   if (PyLong_CheckExact(object)) {
     *number = PyLong_AsLongLong(object);
   } else {
-    PyObject *index = PyNumber_Index(object);
+    PyObject *index = bring_newest(object) < 0 ? NULL : PyNumber_Index(object);
     if (index == NULL) return -1;
     *number = PyLong_AsLongLong(index);
     Py_DECREF(index);
@@ -93,7 +93,7 @@ static inline int read_enum(PyObject *object, int64_t *number) {
 }
 
 static __attribute__((noinline)) int read_other_real(PyObject *object, double *number) {
-  if (PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating)) return -1;
+  if (PyObject_TypeCheck(object, (PyTypeObject *)python.complexfloating) || bring_newest(object) < 0) return -1;
   *number = PyFloat_AsDouble(object);
   return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
 }
@@ -109,6 +109,7 @@ static int read_complex(PyObject *object, double parts[2]) {
   parts[1] = 0;
   if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return read_real(object, &parts[0]);
   PyObject *number = NULL;
+  if (bring_newest(object) < 0) return -1;
   if (!PyComplex_Check(object)) { /* complex() itself accepts strings */
     number = PyUnicode_Check(object) ? NULL : PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, object, NULL);
     if (number == NULL) return -1;
@@ -160,7 +161,7 @@ int function_read_number(PyObject *object, int dtype, void *memory) { return rea
 /* Reads the numbers of a parameter, as many as it has elements, from any iterable. Returns as read_number does. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
-  PyObject *numbers = PySequence_Tuple(object);
+  PyObject *numbers = bring_newest(object) < 0 ? NULL : PySequence_Tuple(object);
   int status = numbers == NULL || PyTuple_Size(numbers) != parameter->elements ? -1 : 0;
   for (int i = 0; status == 0 && i < parameter->elements; i++)
     status = read_number(PyTuple_GetItem(numbers, i), parameter->dtype, memory + i * itemsize);
@@ -175,6 +176,7 @@ static int read_one_size(PyObject *object, int Py_UNUSED(dtype), void *memory) {
 /* Reads a parameter that is a list of pointers or numbers. Returns as read_number does. */
 static __attribute__((noinline)) int read_any_list(PyObject *object, const Parameter *parameter, List **lists,
                                                    oa_value *value) {
+  if (bring_newest(object) < 0) return -1;
   switch (parameter->kind) {
     case ENUMS:
       return read_list(object, sizeof(int64_t), read_one_enum, OA_ANY, lists, value);

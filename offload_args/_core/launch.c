@@ -15,6 +15,7 @@ static PyObject *name_value, *name_pointer, *name_strided, *name_misfit, *name_u
 /* -- arguments ----------------------------------------------------------------------------------------------------- */
 /* Reads an integer of that dtype. Returns 0, or -1 with or without an exception. */
 static int read_integer(PyObject *object, int dtype, void *bytes) {
+  if (bring_newest(object) < 0) return -1;
   PyObject *index = PyLong_CheckExact(object) ? Py_NewRef(object) : PyNumber_Index(object);
   if (index == NULL) return -1;
   int status = 0;

@@ -183,6 +183,13 @@ void release_item(Item *item);
 /* Fills array from an ndarray; *flags becomes its interface's flags. Returns 1, or 0 if devices can't hold its dtype,
  * or -1 with an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags);
+/* Brings the newest bytes of an ndarray to the host, whether regions lend it or not. Returns 0, or -1 with an
+ * exception. */
+int update_newest_of(PyObject *array);
+/* Does this for any object that the host is about to read as numbers; does nothing for an object of another type. */
+static inline int bring_newest(PyObject *object) {
+  return PyObject_TypeCheck(object, (PyTypeObject *)python.ndarray) ? update_newest_of(object) : 0;
+}
 
 /* Fills array from (dtype, shape, strides, address, flags, device, stream or None), which stands for a Scratch or
  * borrowed memory. Returns 0, or -1 with an exception. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._names import note_names
 from .._operands import unordered
+from ..dtypes import ordered
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 
@@ -27,8 +28,8 @@ def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
     first, pointer = next(iter(operands.items()))
     copy = "asfortranarray" if _order(pointer) == "C" else "ascontiguousarray"
     return ArgumentError(
-        f"blas.{name}: {rule}, got {orders}; copy one of them into the other order first, such as "
-        f"{first} = np.{copy}({first})"
+        f"blas.{name}: {rule}, got {orders}; copy one of them into the other order, such as {first}: "
+        f"{ordered(first, pointer, copy)}"
     )
 
 

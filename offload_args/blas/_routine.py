@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core import layout, reused
 from .._operands import LETTERS, is_complex, need_dimensions, need_dtype, need_option, need_pointer
-from ..dtypes import converted
+from ..dtypes import converted, ordered
 from ..errors import ArgumentError, DTypeError
 from ..pointers import DevicePtr
 from ._vendors import Entry, vendor_of
@@ -132,9 +132,9 @@ class Routine:
         other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
         need_dtype(name, operand, pointer, codes, remedy=f"; {other} complex operands" if other else "")
         if pointer._dtype_code != first._dtype_code:
-            remedy = converted(operand, first.dtype.name)
+            remedy = converted(operand, first.dtype.name, pointer)
             if is_complex(pointer._dtype_code) and not is_complex(first._dtype_code):
-                remedy = converted(self.operands[0], pointer.dtype.name)
+                remedy = converted(self.operands[0], pointer.dtype.name, first)
             needed = f"needs {self.operands[0]}'s {first.dtype}; {remedy}"
             raise DTypeError(f"{name}: {operand} is {pointer.dtype}, {needed}") from None
 
@@ -150,8 +150,8 @@ def _need_increment(name: str, operand: str, pointer: DevicePtr) -> None:
     itemsize = pointer.dtype.itemsize
     if pointer._strides[0] % itemsize:
         raise ArgumentError(
-            f"{name}: {operand} has strides {pointer._strides}, needs multiples of {itemsize} bytes; copy it first: "
-            f"{operand} = np.ascontiguousarray({operand})"
+            f"{name}: {operand} has strides {pointer._strides}, needs multiples of {itemsize} bytes; "
+            f"{ordered(operand, pointer)}"
         ) from None
 
 
@@ -163,10 +163,7 @@ def _as_vector(operand: str, pointer: DevicePtr) -> str:
         except ArgumentError:
             continue
         return f"pass {operand}{part}.reshape(-1), the vector of all its elements"
-    return (
-        f"pass a row, such as {operand}[0], or, for {operand}.reshape(-1), lend a contiguous array: "
-        f"{operand} = np.ascontiguousarray({operand})"
-    )
+    return f"pass a row, such as {operand}[0]; for {operand}.reshape(-1), {ordered(operand, pointer)}"
 
 
 def _remedy(operand: str, pointer: DevicePtr, ndim: int) -> str:

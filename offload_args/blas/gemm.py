@@ -7,7 +7,7 @@ from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._operands import misfit
-from ..dtypes import DTYPE_NAMES
+from ..dtypes import DTYPE_NAMES, ordered
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
@@ -231,8 +231,8 @@ def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int 
         raise misfit(f"blas.{name}", operand, pointer, (batch, *pointer._shape[1:]), reason)
     if stride is None or stride < 0:
         raise ArgumentError(
-            f"blas.{name}: {operand} has strides {pointer._strides}, needs its matrices one after the other; copy it "
-            f"first: {operand} = np.ascontiguousarray({operand})"
+            f"blas.{name}: {operand} has strides {pointer._strides}, needs its matrices one after the other; "
+            f"{ordered(operand, pointer)}"
         )
     return stride
 

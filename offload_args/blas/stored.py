@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._names import named
 from .._operands import checking, contiguous, misfit, need_option, need_shape
+from ..dtypes import ordered
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._forward import Vector, conjugates, is_read, numbers
@@ -45,7 +46,7 @@ def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
         line = "column" if order == "F" else "row"
         raise ArgumentError(
             f"blas.{name}: ab has shape {ab._shape} and strides {ab._strides}, needs {known} order, unit stride within "
-            f'a {line}; copy it first: ab = np.{copy}(ab), with order="{order}"'
+            f'a {line}; {ordered("ab", ab, copy)}, with order="{order}"'
         )
     return ld
 

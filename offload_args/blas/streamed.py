@@ -14,7 +14,7 @@ from .._operands import LETTERS, need_option
 from ..arguments import In, InOut, Out
 from ..devices import as_device
 from ..display import shown
-from ..dtypes import code_of, converted, newest, refuse_masked, spelled
+from ..dtypes import code_of, converted, copied, refuse_masked, spelled
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostAccessError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -102,8 +102,8 @@ def multiply(
     conjugates = C.dtype.kind == "c" and "C" in trans_a + trans_b
     if space >= _in_panels(work, _LEAST) and _lend_panels(work, conjugates):
         if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
-            newest(B)
-            work = work._replace(B=B.copy())  # otherwise, parts of A and B might overlap partly
+            # Otherwise, parts of A and B might overlap partly.
+            work = work._replace(B=copied(B, B.dtype, always=True))
         _by_panels(work, used, space)
     else:
         sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)

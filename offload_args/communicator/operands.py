@@ -9,7 +9,7 @@ from .. import _core
 from .._operands import need_option, need_pointer, need_whole
 from ..devices import by_number
 from ..display import plural, shown
-from ..dtypes import DTYPE_NAMES, c_strides
+from ..dtypes import DTYPE_NAMES, c_strides, ordered
 from ..errors import (
     AliasError,
     ArgumentError,
@@ -72,7 +72,7 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
         return pointer.T.reshape(-1)
     raise ArgumentError(
         f"{function}: {name} has shape {shape} with strides {strides}, and needs its elements one after the other, in "
-        f"C or Fortran order; copy it first: {name} = np.ascontiguousarray({name})"
+        f"C or Fortran order; {ordered(name, pointer)}"
     )
 
 

@@ -13,7 +13,7 @@ from .. import _core
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
 from ..display import shown
-from ..dtypes import c_strides, converted
+from ..dtypes import before_copy, c_strides, converted
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -390,7 +390,7 @@ class Kernel(_core.Kernel):
             )
         if isinstance(argument, DevicePtr):
             assert formal.dtype is not None  # a parameter without a dtype takes all pointers
-            remedy = converted(formal.own_name or "x", formal.dtype.name)
+            remedy = converted(formal.own_name or "x", formal.dtype.name, argument)
             raise DTypeError(f"{need}, got a pointer to {argument.dtype}; {remedy}")
         if isinstance(argument, np.ndarray):
             # A program knows a formula's kernel by another name.
@@ -427,7 +427,9 @@ class Kernel(_core.Kernel):
         got = "an array that was lent with gaps or reversed" if lent else f"strides {pointer.strides}"
         formal = self._formals[i]
         name, writes = formal.own_name or "x", formal.access != _core.OA_READ
-        copied = f"copy the array first, c = np.ascontiguousarray({name}), and lend the copy"
+        copied = (
+            f"copy the array first, {before_copy(name, pointer)}c = np.ascontiguousarray({name}), and lend the copy"
+        )
         if writes:
             copied += f"; afterwards copy the results back, {name}[...] = c"
         if not lent:

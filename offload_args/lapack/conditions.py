@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._operands import letter_of, need_option, need_uncaptured, square
 from ..arguments import Scratch
+from ..dtypes import newest
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -104,6 +105,7 @@ def _of_stack(
     name: str, A: DevicePtr, anorm: float | NDArray[Any], estimate: Callable[[DevicePtr, float], float]
 ) -> NDArray[np.float64]:
     """Return the estimate of each matrix of a stack; a single norm is used for all matrices."""
+    newest(anorm)
     batch, sizes = A._shape[:-2], np.asarray(anorm, np.float64)
     if sizes.shape not in (batch, ()):
         raise ArgumentError(f"{name}: anorm has shape {sizes.shape}, needs {batch}, as the stack A of shape {A._shape}")
@@ -120,6 +122,7 @@ def _reciprocal(
 
     The steps of `forward` multiply by M, and the steps of `backward` by M^H.
     """
+    newest(anorm)
     size = float(anorm)
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._operands import INT32, letter_of, matrix, need_option, need_uncaptured, square, vector
 from ..arguments import Scratch
 from ..devices import Device
+from ..dtypes import ordered
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -140,7 +141,7 @@ def _system(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str =
     if trans == "C" and t in "cz" and not a.ld_f:
         raise ArgumentError(
             f'{name}: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
-            f"{A._strides}; factor A = np.asfortranarray(A)"
+            f"{A._strides}; factor A in that order: {ordered('A', A, 'asfortranarray')}"
         )
     return t, a, b
 

@@ -111,7 +111,7 @@ def test_a_host_array_where_a_scalar_belongs(library: ModuleType, device: str) -
     alpha = np.array([2.0, 3.0], np.float32)
     with offload_args(A, x, y, device=device) as (dA, dx, dy):
         error = refused(device, HostPointerError, gemv, library, 3, 4, alpha, dA, 3, dx, 0.0, dy)
-    says(error, "alpha needs a real number or a 0-d DevicePtr[float32], got a NumPy array of float32", "alpha.item()")
+    says(error, "alpha needs a real number or a 0-d DevicePtr[float32], got a NumPy array of float32", "alpha.item(0)")
 
 
 @pytest.mark.parametrize("value", ["1", None, 1j])

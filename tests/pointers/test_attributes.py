@@ -79,9 +79,14 @@ def test_ld_is_for_matrices_and_names_the_remedy() -> None:
             _ = dx.ld
         with pytest.raises(ValueError, match="2 dimensions, has 3"):
             _ = cube.ld
-        with pytest.raises(ArgumentError, match="ascontiguousarray"):
+        with pytest.raises(ArgumentError, match=r"; copy it to a pointer d of Scratch\(\(4, 3\), dtype\)"):
             _ = matrix[:, ::2].ld
         assert (matrix[:0].ld, matrix[:, :0].ld) == (6, 6)
+    with (
+        offload_args(np.zeros((4, 6))) as (matrix,),
+        pytest.raises(ArgumentError, match=r"; copy it first: A = np\.ascontiguousarray\(A\)$"),
+    ):
+        _ = matrix[:, ::2].ld
 
 
 @pytest.mark.parametrize(
