@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from ._instead import instead_of
+from ._keywords import instead_of_keyword
 from .display import nearest
 from .errors import ArgumentTypeError, OffloadError
 from .pointers import DevicePtr
@@ -29,6 +31,12 @@ __all__ = [
     "written_as",
 ]
 
+#: {function: the end of the message about too many arguments}.
+_FORMS: Final = {
+    "update": "; for several arrays, with update(x), update(y):",
+    "Device": '; the number stands in the name, Device("cuda:0")',
+}
+
 #: The modules whose functions take NumPy arrays as well as pointers, and return new arrays.
 _DIRECT: Final = ("fft", "linalg", "sparse")
 
@@ -37,7 +45,12 @@ def title(function: Any) -> str:
     """Return a function's name in programs, such as "blas.gemv"; the plain name outside this package."""
     name = getattr(function, "__name__", type(function).__name__)
     package, _, rest = (getattr(function, "__module__", None) or "").partition(".")
-    return f"{rest.partition('.')[0]}.{name}" if package == __package__ and rest else name
+    if name in ("__init__", "__new__"):
+        return str(function.__qualname__.partition(".")[0])
+    public = vars(sys.modules[__package__]).get(name)
+    if package != __package__ or not rest or function in (public, getattr(public, "__wrapped__", None)):
+        return name
+    return f"{rest.partition('.')[0]}.{name}"
 
 
 def of_package(name: str, names: Sequence[str]) -> str:
@@ -130,10 +143,17 @@ def how_to_run(function: str, kernel: Any) -> str:
     return "@kernel, kernels.elementwise and Module.kernel make one"
 
 
-def written_as(function: Any) -> str:
-    """Return the remedy with a function's arguments, such as "write blas.gemv(alpha, A, x, beta, y, ...)"."""
-    code = function.__code__
-    order = [*code.co_varnames[: code.co_argcount], *["..."] * bool(code.co_kwonlyargcount)]
+def written_as(function: Any, options: Sequence[str] | None = None) -> str:
+    """Return the remedy with a function's arguments, such as "write blas.gemv(alpha, A, x, beta, y, ...)".
+
+    options: the keywords to list with their defaults; without any, "..." stands for all of them.
+    """
+    code, defaults = function.__code__, function.__kwdefaults__ or {}
+    order = [name for name in code.co_varnames[: code.co_argcount] if name not in ("self", "cls")]
+    if options:
+        order += [f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options]
+    elif code.co_kwonlyargcount:
+        order.append("...")
     return f"write {title(function)}({', '.join(order)})"
 
 
@@ -149,20 +169,21 @@ def signature_error(
     function: Any, error: TypeError, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> ArgumentTypeError:
     """Return the error of arguments that do not fit a function's signature; `error` is Python's own."""
-    text, names, count = str(error), function.__code__.co_varnames, function.__code__.co_argcount
-    text = title(function) + text.removeprefix(function.__qualname__)
-    if "device" in keywords and "device" not in names:
-        return ArgumentTypeError(
-            f"{text}; it runs on the device of its pointers: pass device= to offload_args, or to call"
-        )
-    if "devices" in keywords and "devices" not in names:
-        return ArgumentTypeError(f"{text}; it runs on one device: pass device= to offload_args, or to call")
-    remedy = written_as(function)
-    options = names[count : count + function.__code__.co_kwonlyargcount]
-    if options and (len(arguments) > count or keywords.keys() - {*names[:count], *options}):
-        defaults = function.__kwdefaults__ or {}
-        listed = ", ".join(f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options)
-        remedy = remedy.replace(", ...)", f", {listed})")
-    if len(arguments) > count:
+    code, name = function.__code__, title(function)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    text = str(error).removeprefix(function.__qualname__).partition(". Did you mean")[0]
+    count = code.co_argcount
+    if names[:1] in (("self",), ("cls",)):  # Python counts this argument, too
+        names, count, arguments = names[1:], count - 1, arguments[1:]
+        counts = r"\d+(?= positional arguments? but)|(?<=from )\d+|(?<=but )\d+"
+        text = re.sub(counts, lambda number: str(int(number[0]) - 1), text)
+        text = text.replace(" 1 positional arguments", " 1 positional argument")
+    unknown = next((word for word in keywords if word not in names), "") if "keyword" in text else ""
+    instead = instead_of_keyword(name, unknown, names) if unknown else ""
+    options = names[count:] if len(arguments) > count or unknown else ()
+    remedy = written_as(function, options)
+    if len(arguments) > count and name.partition(".")[0] in ("blas", "lapack"):
         remedy += ": sizes, leading dimensions and increments come from the pointers"
-    return ArgumentTypeError(f"{text}; {remedy}")
+    if len(arguments) > count:
+        remedy += _FORMS.get(name, "")
+    return ArgumentTypeError(f"{name}{text}{instead}; {remedy}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 import numpy as np
 
 from . import _core
+from ._signatures import telling
 from .devices import Device, by_number, check_shape, gpu_backend, is_name
 from .display import shown
-from .dtypes import c_strides, code_of, converted, refuse_masked
+from .dtypes import as_dtype, c_strides, code_of, converted, refuse_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -165,10 +166,11 @@ class Scratch:
     dtype: np.dtype[Any]
     strides: tuple[int, ...]  #: in bytes
 
+    @telling
     def __init__(
         self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, *, order: Literal["C", "F"] = "C"
     ) -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype = as_dtype("Scratch", dtype, shape)
         if code_of(self.dtype) < 0:
             raise DTypeError(
                 f"Scratch: dtype needs to be a dtype that devices can hold, got {self.dtype!r}{_advice(self.dtype)}"
@@ -177,7 +179,10 @@ class Scratch:
         try:
             self.shape = tuple(operator.index(extent) for extent in extents)
         except TypeError:
-            raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shown(shape)}") from None
+            got = shown(shape)
+            if isinstance(shape, (np.ndarray, DevicePtr)):
+                got = "an array: write Scratch(x.shape, x.dtype); a region lends the array x itself, offload_args(x)"
+            raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {got}") from None
         check_shape("Scratch", self.shape, self.dtype)
         if order not in ("C", "F"):
             raise ArgumentError(f'Scratch: order needs "C" or "F", got {shown(order)}')

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 import numpy as np
 
 from . import _core
+from ._signatures import telling
 from .display import html_table, plural, shown, size_text
-from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError, ends
+from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError, remedies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +82,7 @@ class Device:
 
     _opened: ClassVar[dict[int, Device]] = {}
 
+    @telling
     def __new__(cls, name: str) -> Device:
         if not isinstance(name, str):
             raise ArgumentError(
@@ -314,16 +316,16 @@ def _instead(name: object) -> str:
     return ""
 
 
-def _end_of_unavailable(text: str) -> str:
-    """Return the end of a message about a device that does not exist."""
+def _of_unavailable(text: str) -> str:
+    """Return a message about a device that does not exist, with the remedy."""
     if 'device "cpu' in text:
-        return '; device="host" is the CPU'
+        return f'{text}; device="host" is the CPU'
     if 'device "gpu' in text:
-        return "; without device=, the first GPU is used, and the host if there is none"
-    return '; device="host" computes on the CPU'
+        return f"{text}; without device=, the first GPU is used, and the host if there is none"
+    return f'{text}; device="host" computes on the CPU'
 
 
-ends[_core.OA_ERROR_UNAVAILABLE] = _end_of_unavailable
+remedies[_core.OA_ERROR_UNAVAILABLE] = _of_unavailable
 
 
 def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:

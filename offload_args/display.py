@@ -36,7 +36,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # names of other lengths are not similar
-    matches = get_close_matches(name, likely, 3, 0.75)
+    matches = get_close_matches(name, likely, 3, 0.75 if len(name) > 3 else 0.65)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 

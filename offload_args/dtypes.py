@@ -17,6 +17,7 @@ __all__ = [
     "C_NAMES",
     "DTYPE_NAMES",
     "as_array",
+    "as_dtype",
     "before_copy",
     "c_strides",
     "code_of",
@@ -62,6 +63,17 @@ def spelled(name: str) -> str:
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
+def as_dtype(function: str, dtype: Any, shape: Any) -> np.dtype[Any]:
+    """Return NumPy's dtype; raise ArgumentTypeError for other objects, such as the second extent of a shape."""
+    try:
+        result: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        extents = isinstance(dtype, int) and isinstance(shape, int)
+        remedy = f"; extents stand in a tuple: {function}(({shape}, {dtype}))" if extents else ", such as np.float32"
+        raise ArgumentTypeError(f"{function}: dtype needs a dtype of NumPy, got {dtype!r}{remedy}") from None
+    return result
+
+
 def converted(operand: str, name: str, pointer: Any = None) -> str:
     """Return the remedy for an operand of another dtype. The array keeps its name, so a result reaches the caller.
 
@@ -77,8 +89,8 @@ def ordered(operand: str, pointer: Any, copy: str = "ascontiguousarray") -> str:
     """Return the remedy for an operand of another order; `copy` is the NumPy function that makes an ordered copy."""
     state = _state(pointer)
     if state and state.scratch:
-        shape, part = (pointer._shape[::-1], ".T") if copy == "asfortranarray" else (pointer._shape, "")
-        return f"copy it to a pointer d of Scratch({shape}, dtype), d{part}.copy_from({operand}), and pass d{part}"
+        order = ', order="F"' if copy == "asfortranarray" else ""
+        return f"copy it to a pointer d of Scratch({pointer._shape}, dtype{order}), d.copy_from({operand}), and pass d"
     return f"copy it first: {before_copy(operand, pointer)}{operand} = np.{copy}({operand})"
 
 

@@ -301,8 +301,8 @@ def _noted(error: OffloadError) -> OffloadError:
     return error
 
 
-#: {status: a function that takes the text of a message and returns its remedy}. Other modules add functions.
-ends: Final[dict[int, Callable[[str], str]]] = {}
+#: {status: a function that takes the text of a message and returns it with its remedy}. Other modules add functions.
+remedies: Final[dict[int, Callable[[str], str]]] = {}
 
 
 def raise_status(status: int, text: str | None = None) -> NoReturn:
@@ -317,8 +317,8 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
     if text is None:
         text = _core.last_error()
     text = re.sub(r"^\w+", lambda caller: caller_name(caller[0]), text)
-    if (add := ends.get(status)) is not None:
-        text += add(text)
+    if (add := remedies.get(status)) is not None:
+        text = add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
     raise _noted(kind(text))  # without a local variable, because the frame and its exception would form a cycle

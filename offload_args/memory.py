@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from . import _core
+from ._signatures import telling
 from .devices import Device, as_device, check_shape, default_number
 from .display import shown
+from .dtypes import as_dtype
 from .errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["empty"]
 
 
+@telling
 def empty(
     shape: int | Sequence[int],
     dtype: DTypeLike = np.float64,
@@ -54,7 +57,7 @@ def empty(
             extents = tuple(map(operator.index, shape))  # type: ignore[arg-type]
         except TypeError:
             raise ArgumentError(f"empty: shape needs whole numbers, got {shown(shape)}") from None
-    kind = np.dtype(dtype)
+    kind = as_dtype("empty", dtype, shape)
     if kind.hasobject:
         raise ArgumentError(f"empty: dtype needs elements that a device can hold, and not Python objects, got {kind}")
     check_shape("empty", extents, kind)

@@ -6,15 +6,15 @@ import atexit
 import contextlib
 import math
 import os
-import re
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final, overload
 
 import numpy as np
 
 from . import _core, errors
 from ._core import call
+from ._signatures import telling
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, shown, size_text, text_table
@@ -26,7 +26,7 @@ from .errors import (
     NestedRegionWarning,
     OffloadError,
     RegionError,
-    ends,
+    remedies,
 )
 from .memory import empty
 from .pointers import DevicePtr
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["Stream", "call", "offload_args", "open_regions", "update"]
 
 
+@telling
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
     """Bring an array's bytes from the device to the host now, as OpenMP's `target update from` does.
 
@@ -499,17 +500,14 @@ def _largest(text: str) -> str:
     return "; the largest there: " * bool(largest) + ", ".join(f"{size_text(n)} {name}" for n, name in largest)
 
 
-def _end_of_full(text: str) -> str:
-    """Return the end of a message about a full device. An array of a region may fit by tiles."""
-    return (_BY_TILES if re.match(_ARGUMENT, text) else "") + _largest(text)
+def _of_full(text: str) -> str:
+    """Return a message about a full device with the ways out."""
+    from ._parts import in_parts  # only errors need it
+
+    return in_parts(text) + _largest(text)
 
 
-_ARGUMENT: Final = r"offload_args: argument \d+ "
-_BY_TILES: Final = (
-    "; with devices=[...], gemm, symm, syrk, trmm, trsm and their forms of blas, and potrf, potrs, posv, getrf, getrs "
-    "and gesv of lapack compute NumPy arrays by tiles, which need less memory"
-)
-ends[_core.OA_ERROR_MEMORY] = _end_of_full
+remedies[_core.OA_ERROR_MEMORY] = _of_full
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:

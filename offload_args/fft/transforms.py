@@ -13,6 +13,7 @@ import numpy as np
 from .. import _core
 from .._names import rename
 from .._operands import need_whole
+from .._signatures import telling
 from ..devices import as_device, by_number, default_number
 from ..display import shown
 from ..errors import ArgumentError, DTypeError, OffloadError
@@ -57,6 +58,7 @@ _again: Final[dict[Any, Callable[[DevicePtr], DevicePtr]]] = {}
 _MOST_AGAIN: Final = 64
 
 
+@telling
 def fft(
     x: Operand,
     n: int | None = None,
@@ -86,6 +88,7 @@ def fft(
     return _transform("fft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def ifft(
     x: Operand,
     n: int | None = None,
@@ -114,6 +117,7 @@ def ifft(
     return _transform("ifft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def rfft(
     x: Operand,
     n: int | None = None,
@@ -142,6 +146,7 @@ def rfft(
     return _transform("rfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def irfft(
     x: Operand,
     n: int | None = None,
@@ -170,6 +175,7 @@ def irfft(
     return _transform("irfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def hfft(
     x: Operand,
     n: int | None = None,
@@ -198,6 +204,7 @@ def hfft(
     return _transform("hfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def ihfft(
     x: Operand,
     n: int | None = None,
@@ -226,6 +233,7 @@ def ihfft(
     return _transform("ihfft", x, None if n is None else (n,), (axis,), norm, workers, device)
 
 
+@telling
 def fft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -254,6 +262,7 @@ def fft2(
     return _transform("fft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def ifft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -282,6 +291,7 @@ def ifft2(
     return _transform("ifft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def rfft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -310,6 +320,7 @@ def rfft2(
     return _transform("rfft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def irfft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -338,6 +349,7 @@ def irfft2(
     return _transform("irfft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def hfft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -366,6 +378,7 @@ def hfft2(
     return _transform("hfft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def ihfft2(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -394,6 +407,7 @@ def ihfft2(
     return _transform("ihfft2", x, s, axes, norm, workers, device)
 
 
+@telling
 def fftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -423,6 +437,7 @@ def fftn(
     return _transform("fftn", x, s, axes, norm, workers, device)
 
 
+@telling
 def ifftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -451,6 +466,7 @@ def ifftn(
     return _transform("ifftn", x, s, axes, norm, workers, device)
 
 
+@telling
 def rfftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -479,6 +495,7 @@ def rfftn(
     return _transform("rfftn", x, s, axes, norm, workers, device)
 
 
+@telling
 def irfftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -508,6 +525,7 @@ def irfftn(
     return _transform("irfftn", x, s, axes, norm, workers, device)
 
 
+@telling
 def hfftn(
     x: Operand,
     s: Sequence[int] | None = None,
@@ -536,6 +554,7 @@ def hfftn(
     return _transform("hfftn", x, s, axes, norm, workers, device)
 
 
+@telling
 def ihfftn(
     x: Operand,
     s: Sequence[int] | None = None,

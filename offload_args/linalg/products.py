@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .._operands import need_whole
+from .._signatures import telling
 from ..blas import gemm
 from ..errors import ArgumentError, DeviceMemoryError, OffloadError
 from ._call import Call, Operand, Result, Spec, new
@@ -27,6 +28,7 @@ _LARGE: Final = 64 << 20
 _LEAST: Final = 512
 
 
+@telling
 def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -> Result:
     """Return the matrix product of two arrays, as numpy.matmul does.
 
@@ -110,6 +112,7 @@ def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
         c.fill(0)
 
 
+@telling
 def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> Result:
     """Return a power of a square matrix, or of each matrix of a stack, as numpy.linalg.matrix_power does.
 

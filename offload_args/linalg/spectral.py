@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from .._signatures import telling
 from ..display import shown
 from ..errors import ArgumentError
 from ..lapack._checks import OTHER_TRIANGLE, by_columns, is_finite, need_finite
@@ -67,6 +68,7 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
+@telling
 def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> EighResult:
     """Return the ascending eigenvalues, and the eigenvectors, of a Hermitian matrix or of each matrix of a stack.
 
@@ -97,6 +99,7 @@ def _eigh(name: str, a: Operand, UPLO: str, device: Device | str | None) -> Eigh
     return EighResult(w, call.wrapped("a", v))
 
 
+@telling
 def eigvalsh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> Result:
     """Return the eigenvalues, in ascending order, of a Hermitian matrix, or of each matrix of a stack.
 
@@ -159,6 +162,7 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
             raise np.linalg.LinAlgError(f"{name}: {UNFOUND.format(info=info)}")
 
 
+@telling
 def svd(
     a: Operand,
     full_matrices: bool = True,
@@ -279,6 +283,7 @@ def _decompose_stack(name: str, A: DevicePtr, U: DevicePtr | None, s: DevicePtr,
     return True
 
 
+@telling
 def qr(
     a: Operand,
     mode: Literal["reduced", "complete", "r", "raw"] = "reduced",

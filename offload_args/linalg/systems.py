@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._signatures import telling
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError
 from ..lapack._checks import by_columns
@@ -53,6 +54,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
+@telling
 def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Result:
     """Return the solution x of a x = b, as numpy.linalg.solve does.
 
@@ -105,6 +107,7 @@ def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
     solve_factored(name, "N" if facts.ld_f else "T", factors, pivots, x[..., None] if is_vector else x)
 
 
+@telling
 def inv(a: Operand, *, device: Device | str | None = None) -> Result:
     """Return the inverse of a matrix, or of each matrix of a stack. To solve systems, `solve` is faster and more exact.
 
@@ -141,6 +144,7 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     solve_factored(name, "N", factors, pivots, x)
 
 
+@telling
 def cholesky(a: Operand, /, *, upper: bool = False, device: Device | str | None = None) -> Result:
     """Return the Cholesky factor of a Hermitian positive definite matrix, or of each matrix of a stack.
 
@@ -184,6 +188,7 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
     clear_triangles(x, uplo)
 
 
+@telling
 def det(a: Operand, *, device: Device | str | None = None) -> Result:
     """Return the determinant of a matrix, or of each matrix of a stack, as numpy.linalg.det does.
 
@@ -208,6 +213,7 @@ def det(a: Operand, *, device: Device | str | None = None) -> Result:
     return call.scalar(x)
 
 
+@telling
 def slogdet(a: Operand, *, device: Device | str | None = None) -> SlogdetResult:
     """Return the sign and the logarithm of the absolute value of a determinant, as numpy.linalg.slogdet does.
 
@@ -258,6 +264,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.where(singular, 0, signs), np.where(singular, -np.inf, logs)
 
 
+@telling
 def lstsq(
     a: Operand, b: Operand, rcond: float | None = None, *, device: Device | str | None = None
 ) -> tuple[Result, Result, np.int32, Result]:

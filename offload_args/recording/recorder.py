@@ -534,7 +534,8 @@ class Recording:
         name = ""
         while frame is not None and self._is_own(frame.f_code.co_filename):
             module = frame.f_globals.get("__name__", "").split(".")
-            name = f"{module[1]}.{frame.f_code.co_name}" if len(module) > 1 and module[1] in _ON_CPU else ""
+            if module[-1] != "_signatures":  # a wrapper of the user's call
+                name = f"{module[1]}.{frame.f_code.co_name}" if len(module) > 1 and module[1] in _ON_CPU else ""
             frame = frame.f_back
         return name
 

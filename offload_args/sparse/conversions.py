@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from .._operands import need_option
+from .._signatures import telling
 from ..errors import ArgumentError, HostPointerError
 from ..linalg._call import Call
 from ..pointers import DevicePtr
@@ -17,6 +18,7 @@ __all__ = ["convert"]
 _FORMATS: Final = ("csr", "csc", "coo", "dense")
 
 
+@telling
 def convert(A: Any, format: str) -> Any:
     """Return a matrix on a device in another format, in new memory of the region.
 

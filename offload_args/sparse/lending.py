@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from .._signatures import telling
 from ._call import need_bool
 from .matrix import LentMatrix, lent
 from .products import matmul
@@ -41,6 +42,7 @@ class Matrix(LentMatrix):
         return matmul(self, x)
 
 
+@telling
 def lend(
     A: Any,
     *,

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._names import rename
 from .._operands import need_option
+from .._signatures import telling
 from ..devices import Device, as_device
 from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
 from ..linalg._call import Call
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["matmul"]
 
 
+@telling
 def matmul(
     A: Any,
     x: Operand,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._operands import need_option
+from .._signatures import telling
 from ..errors import ArgumentError
 from ._call import need_bool, need_operand, run
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["spsolve", "spsolve_triangular"]
 
 
+@telling
 def spsolve(
     A: Any,
     b: Operand,
@@ -61,6 +63,7 @@ def spsolve(
     return _solution(function, A, b, work, out, check, device, on_host=True)
 
 
+@telling
 def spsolve_triangular(
     A: Any,
     b: Operand,

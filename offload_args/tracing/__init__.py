@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._signatures import telling
+
 if TYPE_CHECKING:
     from .recording import Trace
 
 __all__ = ["Trace", "trace"]
 
 
+@telling
 def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> Trace:
     """Record every region, copy, call and wait of a block: `with trace() as t: ...; print(t.summary)`.
 

@@ -31,6 +31,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NOT_THE_USERS = (
     *(os.path.join(_PACKAGE, folder, "") for folder in ("fft", "kernels", "lapack", "linalg")),
     os.path.join(_PACKAGE, "regions.py"),
+    os.path.join(_PACKAGE, "_signatures.py"),
     contextlib.__file__,
 )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from ..devices import Device
 from ..display import html_table, plural, rate_text, size_text, time_text
 from ..errors import caller_name
 from .source import Loop, Place, loops_around
@@ -327,6 +328,20 @@ def _holds_packages(folder: str) -> bool:
         return False
 
 
+def _base_of(copies: Copies) -> str:
+    """Return the variable that has the array, or its parts: A for A[:, 1:] or A.T."""
+    return copies.name.partition(".")[0].partition("[")[0]
+
+
+def _line_around(copies: Copies, loop: tuple[Place, Loop] | None, written: bool) -> str:
+    """Return the line that opens the advised region. If the array has no name there, the line has none."""
+    name, device = _base_of(copies), f', device="{copies.device}"' * (copies.device != Device.default().name)
+    is_there = loop is None or (loop[0] == copies.places[0] and name not in loop[1].bound)
+    if not name.isidentifier() or not is_there:
+        return f"with offload_args(In(...){device}) as (...):"
+    return f"with offload_args({name if written else f'In({name})'}{device}) as (d{name},):"
+
+
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that is in a loop.
 
@@ -338,7 +353,7 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
             continue
         loops = loops_around(place.file, place.line, place.function)
         if loops:
-            name = copies.name.partition(".")[0].partition("[")[0]
+            name = _base_of(copies)
             never_changed = copies.unchanged >= copies.times - copies.arrays
             fixed = [loop for loop in loops if name not in loop.bound]
             if depth or not fixed:
@@ -350,8 +365,9 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
 class _Repetition:
     """Add up the copies, of several sizes and from several callers, for one piece of advice."""
 
-    def __init__(self, remedy: str) -> None:
+    def __init__(self, remedy: str, line: str = "") -> None:
         self.remedy = remedy
+        self.line = line  # the line of the program to write
         self.times = self.unchanged = self.most = 0
         self.least = sys.maxsize
         self.seconds = 0.0
@@ -367,7 +383,8 @@ class _Repetition:
         return range_text(self.least, self.most)
 
 
-def _advise(copies: Iterable[Copies]) -> list[Advice]:
+def _advise(copies: Sequence[Copies]) -> list[Advice]:
+    written = {copy.name for copy in copies if copy.direction == "down"}
     repeated: dict[tuple[str, str, int], _Repetition] = {}
     packed: dict[tuple[str, str, str, int], _Repetition] = {}
     for copy in copies:
@@ -388,7 +405,8 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             remedy = f"open a region around all that uses it, the one at {copy.places[0]} too"
         else:
             file, line, remedy = "", 0, "open a region around all that uses it"
-        repeated.setdefault((copy.name, file, line), _Repetition(remedy)).add(copy, copy.seconds_unchanged)
+        opens = _line_around(copy, loop, copy.name in written)
+        repeated.setdefault((copy.name, file, line), _Repetition(remedy, opens)).add(copy, copy.seconds_unchanged)
     advice = [
         Advice(
             f"{name} ({case.size()}) is packed each time it goes {direction}, {case.times} "
@@ -402,7 +420,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
     advice += [
         Advice(
             f"{name} ({case.size()}) went up {case.times} {plural('time', case.times)}, unchanged {case.unchanged}: "
-            f"{case.remedy} (saves {time_text(case.seconds)})",
+            f"{case.remedy} (saves {time_text(case.seconds)}): {case.line}",
             file,
             line,
             case.seconds,

@@ -15,6 +15,7 @@ CHEAP = {"__future__", "atexit", "collections", "contextlib", "enum", "functools
 AT_START = {
     "",
     "._core",
+    "._signatures",
     "._table",
     ".arguments",
     ".devices",

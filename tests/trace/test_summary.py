@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -250,3 +251,46 @@ def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
     assert html is not None and "y[y[:, 0] &gt; 0]" in html and "y[:, 0] > 0" not in html
     assert "blas" in html or "cublas" in html
     assert html.count("<table ") == html.count("</table>") >= 3
+
+
+CHAINS = """\
+import numpy as np
+from offload_args import In, blas, call, offload_args
+
+A, x, y = np.eye(40), np.ones(40), np.zeros(40)
+for step in range(5):
+    x[0] = step
+    call(blas.gemv, 1.0, A, x, 1.0, y, device={device!r})
+for step in range(3):
+    with offload_args(A[1:], device={device!r}) as (dA,):
+        blas.asum(dA.reshape(-1))
+print(y.sum())
+"""
+
+
+@pytest.mark.later("host")
+def test_the_advised_line_opens_the_region_around_the_loop(device: str, tmp_path: Path) -> None:
+    text = CHAINS.format(device=device)
+    ran = traced(tmp_path / "chains.py", text)
+    advice = r"^advice: (\S+) .* around the loop at chains\.py:(\d+) \(.*\): (with .*:)$"
+    advised = {(name, int(line)): opens for name, line, opens in re.findall(advice, ran.stderr, re.MULTILINE)}
+    chosen = "" if device == Device.default().name else f', device="{device}"'
+    assert advised == {
+        ("A", 5): f"with offload_args(In(A){chosen}) as (dA,):",
+        ("A[1:]", 8): f"with offload_args(In(A){chosen}) as (dA,):",
+        ("y", 5): f"with offload_args(y{chosen}) as (dy,):",
+    }
+    lines = text.splitlines()
+    for name, number in sorted(advised, key=lambda place: -place[1]):
+        end = next(i for i in range(number, len(lines)) if not lines[i].startswith(" "))
+        lines[number - 1 : end] = [advised[name, number], *(f"    {line}" for line in lines[number - 1 : end])]
+    again = traced(tmp_path / "advised.py", "\n".join(lines) + "\n")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == ran.stdout
+    assert "around the loop" not in again.stderr
+
+
+def test_the_advised_line_has_no_name_that_the_place_lacks(device: str, tmp_path: Path) -> None:
+    ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
+    chosen = "" if device == Device.default().name else f', device="{device}"'
+    assert f": with offload_args(In(...){chosen}) as (...):\n" in ran.stderr
