@@ -180,6 +180,8 @@ def signature_error(
         text = text.replace(" 1 positional arguments", " 1 positional argument")
     unknown = next((word for word in keywords if word not in names), "") if "keyword" in text else ""
     instead = instead_of_keyword(name, unknown, names) if unknown else ""
+    if unknown in ("device", "devices") and instead:
+        return ArgumentTypeError(f"{name}{text}{instead}")
     options = names[count:] if len(arguments) > count or unknown else ()
     remedy = written_as(function, options)
     if len(arguments) > count and name.partition(".")[0] in ("blas", "lapack"):

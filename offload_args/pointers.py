@@ -495,9 +495,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **keywords: object) -> NoReturn:
-        raise HostAccessError(
-            f"DevicePtr: np.{ufunc.__name__} runs on the host; {self._instead_of(ufunc.__name__, inputs)}"
-        )
+        name = f"np.{ufunc.__name__}" if hasattr(np, ufunc.__name__) else ufunc.__name__
+        raise HostAccessError(f"DevicePtr: {name} runs on the host; {self._instead_of(ufunc.__name__, inputs)}")
 
     def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
         name = f"{function.__module__}.{function.__name__}".replace("numpy.", "np.", 1)
@@ -575,6 +574,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Refuse an attribute that does not exist. The extension calls this method."""
         from ._instead import instead_of_attribute, is_known
 
+        if name == "matvec":  # SciPy's solvers ask hasattr, which would only pass on an AttributeError as False
+            raise HostAccessError(
+                "DevicePtr: the solvers of scipy.sparse.linalg run on the host; blas.gemv or sparse.matmul in a loop "
+                "computes on the device, linalg.solve and sparse.spsolve solve there; or use to_host()"
+            )
         if name.startswith("_") or not is_known(name):
             public = [known for known in dir(type(self)) if not known.startswith("_")]
             raise AttributeError(f"DevicePtr has no attribute {name!r}{nearest(name, public)}", name=name)

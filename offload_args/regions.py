@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, final, overload
 
 import numpy as np
 
@@ -402,6 +402,12 @@ class offload_args(_core.Region["_Pointers_co"]):
         from .graphs import loop
 
         return loop(self, body, until, at_most)
+
+    def __iter__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "offload_args: a region gives its pointers when it is entered: with region as (dx, ...), or "
+            "dx, ... = region.open()"
+        )
 
     def _open_on(self) -> Device | None:
         """Return the device of the region; None if the region is not open."""

@@ -43,6 +43,15 @@ static const oa_library counted = {.name = "counted",
                                    .device_mode = 4};
 const oa_library *const oa_libraries[] = {&counted, NULL};
 
+/* The operand x of a call that reads a lent vector. */
+static oa_operand reading(const oa_array *array) {
+  return (oa_operand){.name = "x",
+                      .pointer = array->handle,
+                      .access = OA_READ,
+                      .dtype = OA_F32,
+                      .extent = OA_VECTOR(array->shape[0], 1, "n", "incx")};
+}
+
 /* A handle that was made for a caller's stream is used again when its region has ended: handles are expensive. */
 static void handles_of_callers_streams_are_used_again(void) {
   float x[4] = {1, 2, 3, 4};
@@ -55,11 +64,7 @@ static void handles_of_callers_streams_are_used_again(void) {
     oa_array array = vector(x, &n, OA_IN);
     oa_region *region;
     CHECK_OK(oa_region_enter(device, &options, &array, 1, &region));
-    oa_operand operand = {.name = "x",
-                          .pointer = array.handle,
-                          .access = OA_READ,
-                          .dtype = OA_F32,
-                          .extent = OA_VECTOR(n, 1, "n", "incx")};
+    oa_operand operand = reading(&array);
     oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 1};
     CHECK_OK(oa_begin(&call));
     CHECK(call.handle == &modes[0]);
@@ -81,11 +86,7 @@ static void calls_with_scalars_on_host_and_device_overlap(void) {
   oa_operand operands[2];
   oa_call calls[2];
   for (int i = 0; i < 2; i++) {
-    operands[i] = (oa_operand){.name = "x",
-                               .pointer = array.handle,
-                               .access = OA_READ,
-                               .dtype = OA_F32,
-                               .extent = OA_VECTOR(n, 1, "n", "incx")};
+    operands[i] = reading(&array);
     calls[i] = (oa_call){
         .function = "counted.read", .library = &counted, .operands = &operands[i], .count = 1, .device_scalars = i};
     CHECK_OK(oa_begin(&calls[i]));
@@ -108,11 +109,7 @@ static void every_end_of_a_call_is_noted_in_its_stream(void) {
   for (int traced = 0; traced < 2; traced++) {
     CHECK_OK(oa_trace_set(traced ? OA_TRACE_ON : 0));
     for (int vendor_status = 0; vendor_status < 2; vendor_status++) {
-      oa_operand operand = {.name = "x",
-                            .pointer = array.handle,
-                            .access = OA_READ,
-                            .dtype = OA_F32,
-                            .extent = OA_VECTOR(n, 1, "n", "incx")};
+      oa_operand operand = reading(&array);
       oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 1};
       CHECK_OK(oa_begin(&call));
       const oa_stream *stream = call.stream;
@@ -236,9 +233,8 @@ static void a_library_call_fails_before_and_after_its_function(void) {
   oa_backend failing = *real;
   failing.leave = fail_to_leave;
   CHECK_OK(oa_region_enter(device, NULL, &array, 1, &region));
-  oa_operand operand = {.name = "x", .pointer = array.handle, .access = OA_READ, .dtype = OA_F32};
+  oa_operand operand = reading(&array);
   oa_call call = {.function = "counted.read", .library = &counted, .operands = &operand, .count = 0};
-  operand.extent = OA_VECTOR(n, 1, "n", "incx");
   CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "at least 1 operand, got 0");
   call.count = 1;
   CHECK_OK(oa_begin(&call));

@@ -237,20 +237,22 @@ class _Factors:
             pass  # the device has failed, and has no factors
 
 
+def _columns(x: DevicePtr) -> list[DevicePtr]:
+    """Return pointers to the columns of a matrix, or a vector itself."""
+    return [x] if len(x._shape) == 1 else [x[:, j] for j in range(x._shape[1])]
+
+
 def _is_finite(x: DevicePtr) -> bool:
     """Return whether no element is infinite or NaN."""
-    columns = [x]
-    if len(x._shape) > 1:
-        follow = x._strides == (x.dtype.itemsize, x.dtype.itemsize * x._shape[0])
-        columns = [x.T.reshape(-1)] if follow else [x[:, j] for j in range(x._shape[1])]
-    return all(math.isfinite(nrm2(column)) for column in columns)
+    follow = x._strides == (x.dtype.itemsize, x.dtype.itemsize * x._shape[0])
+    return all(math.isfinite(nrm2(column)) for column in ([x.T.reshape(-1)] if follow else _columns(x)))
 
 
 def _solves(function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str, products: Products) -> bool:
     """Return whether b - op(A) x is small, for each column."""
     rest = new(b, b._shape, b.dtype)
     rest.copy_from(b)
-    columns = [rest] if len(b._shape) == 1 else [rest[:, j] for j in range(b._shape[1])]
+    columns = _columns(rest)
     before = [nrm2(column) for column in columns]
     products.multiply(function, A, x, rest, -1, 1, trans)
     bound = math.sqrt(np.finfo(A.dtype).eps)

@@ -10,7 +10,7 @@ import pytest
 
 import offload_args as package
 from offload_args import Scratch, blas, fft, lapack, linalg, offload_args, sparse, trace, update
-from offload_args.errors import ArgumentTypeError
+from offload_args.errors import ArgumentTypeError, HostAccessError
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "solve, devices": Mistake(
         lambda: linalg.solve(A, B, devices=["host"]),  # type: ignore[call-arg]
-        "; it runs on one device: pass device=; blas.gemm and lapack.gesv, posv and potrf have devices=; write",
+        "; it runs on one device: pass device=; blas.gemm and lapack.gesv, posv and potrf have devices=",
     ),
     "det, misspelt": Mistake(
         lambda: linalg.det(A, devise="host"),  # type: ignore[call-arg]
@@ -309,3 +309,29 @@ def test_a_short_name_that_is_misspelt_gets_the_name_that_is_meant() -> None:
     ):
         with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; did you mean {meant}\b"):
             getattr(module, name)
+
+
+def test_solvers_and_functions_of_scipy_name_what_computes_on_the_device(device: str) -> None:
+    solvers, special = pytest.importorskip("scipy.sparse.linalg"), pytest.importorskip("scipy.special")
+    with offload_args(A, B, device=device) as (dA, dB):
+        for solver in (solvers.cg, solvers.gmres, solvers.aslinearoperator):
+            with pytest.raises(
+                HostAccessError, match=r"scipy\.sparse\.linalg run on the host; .*linalg\.solve and sparse"
+            ):
+                solver(dA, dB) if solver is not solvers.aslinearoperator else solver(dA)
+        np.testing.assert_allclose(linalg.solve(dA, dB).to_host(), np.linalg.solve(A, B))
+        with pytest.raises(HostAccessError, match=r"DevicePtr: erf runs on the host; use kernels\.elementwise"):
+            special.erf(dB)
+        with pytest.raises(HostAccessError, match=r"DevicePtr: np\.exp runs on the host"):
+            np.exp(dB)
+
+
+def test_a_region_that_is_unpacked_is_entered_first(device: str) -> None:
+    x, y = np.ones(3), np.ones(3)
+    region = offload_args(x, y, device=device)
+    with pytest.raises(ArgumentTypeError, match=r"with region as \(dx, \.\.\.\), or dx, \.\.\. = region\.open\(\)$"):
+        dx, dy = region
+    dx, dy = region.open()
+    blas.axpy(1.0, dx, dy)
+    region.close()
+    assert y.tolist() == [2, 2, 2]

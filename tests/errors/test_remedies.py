@@ -184,9 +184,7 @@ def test_options_of_blas_are_listed_with_their_names(
     with offload_args(A, A.copy(), A.copy(), device=device) as (dA, dB, dC):
         with pytest.raises(ArgumentTypeError, match=r"write blas\.gemm\(alpha, A, B, beta, C, .*" + remedy):
             blas.gemm(*(1.0, dA, dB, 0.0, dC, "T", "N")[:arguments], **keywords)
-        with pytest.raises(
-            ArgumentTypeError, match=r"runs on one device: pass device= to offload_args, or to call; write"
-        ):
+        with pytest.raises(ArgumentTypeError, match=r"runs on one device: pass device= to offload_args, or to call$"):
             blas.scal(2.0, dA[0], devices=[device])
 
 
