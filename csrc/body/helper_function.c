@@ -565,6 +565,7 @@ int oa_object_keep(const oa_call *call, oa_object_state *state) {
   oa_lock();
   state->holders++;
   state->graphs++;
+  if (state->device) state->device->abortable = true;
   const bool ended = state->ended;
   oa_unlock();
   return ended ? oa_fail(OA_ERROR_STALE, "%s: another thread ended the object meanwhile", call->function) : OA_OK;

@@ -662,6 +662,8 @@ static int check_spoiled(const oa_call *call) {
 static int note_object(const oa_call *call, const oa_abortable *object, bool notes) {
   if (!atomic_load(object)) {
     if (notes) oa_stream_note_object(call->stream, object);
+    oa_device *device = call->device;
+    if (call->library) device->abortable = true; /* the object is a communicator, and not a chain */
     return OA_OK;
   }
   return oa_fail(OA_ERROR_STALE, "%s: %s was aborted meanwhile; the contents of the call's output arrays are undefined",
@@ -669,8 +671,8 @@ static int note_object(const oa_call *call, const oa_abortable *object, bool not
 }
 
 /* Ends a call that failed, is captured or traced, has lists or an object that may be aborted, or whose address was
- * taken, or that ends after an abort. The lock is taken. `advanced`: the failure to note the end of the call in the
- * stream, or 0. `status`: an earlier failure, or 0. */
+ * taken, or whose device has communicators. The lock is taken. `advanced`: the failure to note the end of the call in
+ * the stream, or 0. `status`: an earlier failure, or 0. */
 static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_status, int open, int advanced,
                                                       int status, const oa_abortable *object) {
   const oa_library *const library = call->library;
@@ -682,6 +684,7 @@ static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_
   const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
   const uint64_t serial = call->begun ? ((const oa_region_state *)call->region)->serial : 0;
   oa_capture *capture = is_captured ? begin_noting(call, call->stream, failed) : NULL; /* of the core's own graph */
+  if (notes && device->abortable && !advanced) advanced = oa_stream_pace(call->stream);
   if (notes && !advanced) advanced = oa_stream_advance(call->stream);
   if (advanced) {
     rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
@@ -723,7 +726,7 @@ int oa_end_of(oa_call *call, int vendor_status, const oa_abortable *object) {
   oa_lock();
   if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
-  if (OA_LIKELY(is_usual && !device->spoiled)) { /* the compiler makes a copy of mark_all without the rare cases */
+  if (OA_LIKELY(is_usual && !device->abortable)) { /* the compiler makes a copy of mark_all without the rare cases */
     const bool notes = !(device->backend->flags & OA_SYNCHRONOUS);
     if (notes) advanced = oa_stream_advance(call->stream);
     if (OA_LIKELY(!advanced)) return mark_all(call, notes, 0, NULL, status);

@@ -192,7 +192,9 @@ struct oa_device {
   struct oa_stream *streams;
   struct oa_stream *known_streams; /* streams that other code also has, and may capture */
   int stream_count;
-  bool spoiled; /* an abort has made results undefined (region/aborted.c); under the lock */
+  /* both under the lock */
+  bool abortable; /* calls of communicators were made or captured, so operations may wait until they are aborted */
+  bool spoiled;   /* an abort has made results undefined (region/aborted.c); `abortable` is true, too */
 };
 
 /* -- functions that a backend may call, in addition to base/ -- */

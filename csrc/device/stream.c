@@ -92,6 +92,7 @@ void oa_stream_make_unknown(oa_stream *stream) {
 void oa_stream_destroy(oa_stream *stream) {
   oa_stream_make_unknown(stream);
   if (stream->event) stream->device->backend->event_destroy(stream->device, stream->event);
+  if (stream->pace) stream->device->backend->event_destroy(stream->device, stream->pace);
   free(stream->seen);
   free(stream);
 }
@@ -113,9 +114,31 @@ int oa_stream_make_known(oa_stream *stream) {
   const oa_backend *backend = stream->device->backend;
   const bool exposes = backend->stream_expose && !stream->is_for_capture;
   if (exposes) backend->stream_expose(stream->device, stream->native);
+  stream->paced = 0; /* no wait for an event that was recorded before */
   int status = stream->ticket > stream->covered || (exposes && stream->event) ? record(stream) : OA_OK;
   if (!status && exposes) status = oa_blocks_mark_again(stream->device, stream->native);
   if (!status) list_known(stream);
+  return status;
+}
+
+int oa_stream_pace(oa_stream *stream) {
+  enum { AHEAD = 64 }; /* the stream is at most twice as many operations ahead; a queue of CUDA has some 1,000 places */
+  oa_device *device = stream->device;
+  const oa_backend *backend = device->backend;
+  int status = OA_OK;
+  while (!status && stream->ticket - stream->paced >= AHEAD) {
+    const uint64_t paced = stream->paced;
+    if (paced > stream->waited) {
+      oa_unlock();
+      status = backend->event_synchronize(device, stream->pace);
+      oa_lock();
+      if (!status) oa_stream_waited(stream, paced);
+    }
+    if (status || stream->paced != paced) continue; /* another thread has recorded the event again */
+    if (!stream->pace) status = backend->event_create(device, &stream->pace);
+    if (!status) status = backend->event_record(device, stream->pace, stream->native);
+    if (!status) stream->paced = stream->ticket;
+  }
   return status;
 }
 

@@ -1,7 +1,8 @@
 #include "region/aborted.h"
 
 void oa_make_undefined(oa_mapping *mapping, int group) {
-  mapping->groups[group].invalid = mapping->spoiled = mapping->device->spoiled = true;
+  mapping->groups[group].invalid = mapping->spoiled = true;
+  mapping->device->abortable = mapping->device->spoiled = true;
   if (mapping->leaving) mapping->leaving->spoiled = true;
 }
 

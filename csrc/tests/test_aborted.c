@@ -144,11 +144,54 @@ static void an_abort_of_one_object_among_many_on_a_stream_is_noticed(void) {
   }
 }
 
+enum { THREADS = 4, CALLS = 1000 };
+static atomic_int call_count, failed_calls;
+
+/* Makes many calls without a wait, until one fails. */
+static void *make_calls(void *data) {
+  const oa_array *arrays = data;
+  for (int i = 0; i < CALLS; i++) {
+    const int status = add(&arrays[0], &arrays[1]);
+    CHECK(status == OA_OK || status == OA_ERROR_INVALID);
+    if (status) {
+      atomic_fetch_add(&failed_calls, 1);
+      break;
+    }
+    atomic_fetch_add(&call_count, 1);
+  }
+  return NULL;
+}
+
+/* Promise T77. Threads that get ahead of a call which waits for other ranks wait without the lock before a driver's
+ * queue is full, so that the call can be aborted. */
+static void threads_do_not_fill_a_queue_behind_a_call_that_waits(void) {
+  oa_array arrays[2];
+  oa_abortable object = NULL;
+  pthread_t threads[THREADS];
+  set();
+  oa_region *region = lend(arrays, (float *const[]){x, y}, 2);
+  oa_lock();
+  oa_device_of(device)->abortable = true; /* as a call of a communicator does */
+  oa_unlock();
+  CHECK_OK(add_of(&object, &arrays[0], &arrays[1], false));
+  for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(&threads[i], NULL, make_calls, arrays));
+  for (int before = -1; before < atomic_load(&call_count); usleep(200000)) before = atomic_load(&call_count);
+  CHECK(atomic_load(&call_count) >= 64 && atomic_load(&call_count) <= 2 * 64 + THREADS);
+  abort_object(&object);
+  for (int i = 0; i < THREADS; i++) CHECK(!pthread_join(threads[i], NULL));
+  CHECK(atomic_load(&failed_calls) == THREADS);
+  CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+  CHECK_FAILS(oa_region_wait(region), OA_ERROR_INVALID, "was left undefined");
+  CHECK(y[3] == 1);
+  check_empty();
+}
+
 int main(void) {
   CHECK_OK(oa_device_open("sim:0", &device));
   an_abort_makes_results_of_calls_and_of_later_calls_undefined();
   an_abort_keeps_results_that_were_waited_for_and_those_of_other_objects();
   a_call_that_ends_after_the_abort_fails();
   an_abort_of_one_object_among_many_on_a_stream_is_noticed();
+  threads_do_not_fill_a_queue_behind_a_call_that_waits();
   return failures();
 }

@@ -30,6 +30,7 @@ struct handle {
   /* of a stream: the number of operations that libraries do later, and of those that have ended; of an event: the
    * stream's first number when the event was recorded */
   unsigned begun, ended;
+  unsigned queued; /* of a stream: the work that came while it waited */
   /* the stream, and the number of its ended operations, for which this stream or the event also waits; or NULL */
   const struct handle *behind;
   unsigned behind_to;
@@ -127,6 +128,26 @@ static void await(const void *stream) {
   while (h && !belongs(stream) && !(has_ended(h, h->begun) && has_ended(h->behind, h->behind_to))) pause_briefly();
 }
 
+/* The most operations that a stream takes while it waits; 0: it takes none. */
+static int room;
+/* From now on, streams that wait take so many operations, events included, as drivers do. Work is still done
+ * immediately, so that it is done too early. */
+void gpu_double_room(int operations);
+void gpu_double_room(int operations) { room = operations; }
+
+/* Waits until the stream takes another operation. Without room, waits for its earlier operations. */
+static void wait_for_room(const void *stream, int is_work) {
+  struct handle *h = handle_of(stream);
+  if (h && room) {
+    const int waits = !(has_ended(h, h->begun) && has_ended(h->behind, h->behind_to));
+    const unsigned queued = waits ? __atomic_add_fetch(&h->queued, 1, __ATOMIC_SEQ_CST) : 0;
+    if (!waits) __atomic_store_n(&h->queued, 0, __ATOMIC_SEQ_CST);
+    if (queued > (unsigned)room) await(stream);
+  } else if (is_work) {
+    await(stream);
+  }
+}
+
 /* Returns the code for work in a stream. Work in the default stream would wait for all blocking streams. */
 static int accepts(const void *stream) {
   need_stream(stream);
@@ -144,7 +165,7 @@ static int accepts(const void *stream) {
 /* Does as `accepts`, and waits for the stream's earlier operations. */
 static int takes_work(const void *stream) {
   const int code = accepts(stream);
-  if (!code) await(stream);
+  if (!code) wait_for_room(stream, 1);
   return code;
 }
 
@@ -176,7 +197,7 @@ static void add_node(struct graph *graph, operation *run, const void *arguments,
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
 int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
   struct graph *graph = at_work ? NULL : capture_of(stream);
-  if (!graph && !at_work) await(stream);
+  if (!graph && !at_work) wait_for_room(stream, 1);
   if (!graph) return later(stream, run, arguments, nbytes);
   add_node(graph, run, arguments, nbytes);
   note_fork(graph, stream);

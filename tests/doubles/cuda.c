@@ -608,12 +608,15 @@ static int is_over(gpu_event event) {
 int cuStreamWaitEvent(gpu_stream stream, gpu_event event, unsigned flags) {
   int code = accepts(stream);
   if (code || flags || owner_of(event, 1) < 0) return code ? code : INVALID_VALUE;
+  wait_for_room(stream, 0);
   struct graph *its = handle_of(event)->graph, *own = capture_of(stream);
   if (its && its->is_complete) return CAPTURED_EVENT;
   if (its && its->is_invalid) return INVALIDATED;
   if (stream && !its && !is_over(event)) {
-    handle_of(stream)->behind = handle_of(event)->other;
-    handle_of(stream)->behind_to = handle_of(event)->begun;
+    const struct handle *h = handle_of(event);
+    const int is_direct = !has_ended(h->other, h->begun);
+    handle_of(stream)->behind = is_direct ? h->other : h->behind;
+    handle_of(stream)->behind_to = is_direct ? h->begun : h->behind_to;
   }
   if (its == own) {
     for (int i = 0; its && i < MOST_FORKS; i++)
@@ -645,6 +648,7 @@ int cuEventRecord(gpu_event event, gpu_stream stream) {
   int code = accepts(stream);
   if (!code) code = belongs(event);
   if (code) return code;
+  wait_for_room(stream, 0);
   if (stream) *handle_of(event) = *handle_of(stream);
   handle_of(event)->graph = capture_of(stream);
   handle_of(event)->other = stream;

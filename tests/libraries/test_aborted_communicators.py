@@ -32,8 +32,8 @@ def begin(function, *arguments):
     thread.start()
     return thread, results
 
-def end(thread, results):
-    thread.join(60)
+def end(thread, results, seconds=60):
+    thread.join(seconds)
     assert not thread.is_alive(), "it hangs"
     return results[0]
 
@@ -142,5 +142,89 @@ failed(waiting, InvalidDataError, "a communicator was aborted before its calls")
 if dx.live:
     failed(begin(leave), InvalidDataError, "argument 3 was left undefined")
 assert (y == 1).all() and (total == 0).all()
+"""
+    )
+
+
+FULL = """
+driver.gpu_double_room(1000)  # operations that a stream takes while it waits
+double.double_late(1)
+
+def work(arrays):
+    with offload_args(*arrays, device="cuda:0") as pointers:
+        while True:
+            for pointer in pointers:
+                blas.scal(1.0, pointer)
+                calls.append(pointer)
+
+def until_no_thread_goes_on():
+    before = -1
+    while before < len(calls):
+        before = len(calls)
+        time.sleep(0.3)
+
+def begin_works():
+    works = [begin(work, arrays) for arrays in [(total, x), (x, y), (y, total)] for _ in range(2)]
+    until_no_thread_goes_on()
+    assert all(thread.is_alive() for thread, _ in works)
+    return works
+
+calls = []
+"""
+
+
+@pytest.mark.promise("T77")
+def test_aborting_ends_while_threads_that_share_arrays_have_full_queues() -> None:
+    run(
+        FULL
+        + """
+c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+until_a_call_waits()
+works = begin_works()
+end(*begin(c.comm_abort, comm), 20)
+for work in works:
+    failed(work, InvalidDataError, "undefined")
+failed(begin(leave), InvalidDataError, "was left undefined")
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+"""
+    )
+
+
+@pytest.mark.promise("T77", "T83")
+def test_a_communicator_ends_in_time_beside_threads_with_full_queues() -> None:
+    run(
+        FULL
+        + """
+from offload_args import Communicator
+first, second = Communicator.all(["cuda:0", "cuda:1"], timeout=3)  # the second makes no call
+waiting = begin(first.all_reduce, dx, dt)
+until_a_call_waits()
+works = begin_works()
+assert end(*waiting, 20).ranks == (1,)
+for work in works:
+    failed(work, InvalidDataError, "undefined")
+failed(begin(leave), InvalidDataError, "was left undefined")
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+second.close()
+"""
+    )
+
+
+@pytest.mark.promise("T77")
+def test_long_captures_and_many_replays_on_a_device_with_a_communicator() -> None:
+    run(
+        """
+alone, = c.comm_init_all(["cuda:0"])
+c.all_reduce(dx, dx, 4, None, c.Sum, alone)
+for _ in range(300):
+    blas.scal(1.0, dy)
+with region.capture() as g:
+    for _ in range(300):
+        blas.axpy(1.0, dx, dy)
+for _ in range(300):
+    g.replay()
+blas.copy(dy, dt)
+leave()
+assert (y == 1 + 300 * 300).all() and (total == y).all()
 """
     )
