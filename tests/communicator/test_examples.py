@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.launches import LIMIT, by_mpi, end, launched
+from offload_args import Communicator
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "examples" / "many").glob("*.py"))
 WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": ["host"] * 4}
@@ -37,3 +40,11 @@ def test_a_launcher(program: Path, port: int) -> None:
     for status, out, errors in end(launched([str(program)], 2, port)):
         assert (status, errors) == (0, "")
         assert len(out.splitlines()) == 1
+
+
+def test_conjugate_gradients_of_four_ranks_equal_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROGRAMS[0].parent))
+    conjugate_gradients = importlib.import_module("conjugate_gradients")
+    (alone,) = Communicator.run(conjugate_gradients.solve, devices=["host"], timeout=LIMIT)
+    for x in Communicator.run(conjugate_gradients.solve, devices=["host"] * 4, timeout=LIMIT):
+        np.testing.assert_allclose(x, alone, rtol=0, atol=1e-10)
