@@ -11,7 +11,7 @@ from .dtypes import spelled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["instead_of", "instead_of_attribute", "is_known"]
+__all__ = ["SOLVERS", "instead_of", "instead_of_attribute", "is_known"]
 
 _PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
 _SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
@@ -82,6 +82,11 @@ _ON_HOST: Final = frozenset(
     "trace diag diagonal".split()
 )
 
+#: The remedy for pointers and matrices that are passed to SciPy's solvers.
+SOLVERS: Final = (
+    "the solvers of scipy.sparse.linalg run on the host; blas.gemv or sparse.matmul in a loop computes on the device, "
+    "linalg.solve and sparse.spsolve solve there; or use to_host()"
+)
 _TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'
 _FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
 # The remedies for names of ndarray's attributes, except names for which to_host() is the remedy.

@@ -9,6 +9,8 @@ import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from ._core import geometry, only_check, query
 from .display import shown
 from .dtypes import DTYPE_NAMES, converted, ordered
@@ -30,6 +32,7 @@ __all__ = [
     "letter_of",
     "matrix",
     "misfit",
+    "need_dense",
     "need_dimensions",
     "need_dtype",
     "need_fortran",
@@ -38,6 +41,7 @@ __all__ = [
     "need_shape",
     "need_uncaptured",
     "need_whole",
+    "of_sparse",
     "square",
     "unordered",
     "vector",
@@ -53,6 +57,8 @@ _CODES: Final = {letter: code for code, letter in LETTERS.items()}
 REAL_OF: Final = {"s": _CODES["s"], "d": _CODES["d"], "c": _CODES["s"], "z": _CODES["d"]}
 #: The complex dtypes of the same precision, by letter.
 COMPLEX_OF: Final = {"s": _CODES["c"], "d": _CODES["z"], "c": _CODES["c"], "z": _CODES["z"]}
+#: The options that SciPy's numbers 0, 1 and 2 stand for; `lower` is the name of uplo there, `compute_v` of jobz.
+_NUMBERS: Final = {"trans": "NTC", "side": "LR", "uplo": "UL", "diag": "NU", "jobz": "NV"}
 INT32: Final = DTYPE_NAMES.index("int32")
 
 
@@ -76,8 +82,9 @@ def need_option(function: str, subject: str, value: object, known: Sequence[str]
     if not isinstance(value, str) or value not in known:
         allowed = " or ".join(f'"{choice}"' for choice in known)
         meant = value.upper() if isinstance(value, str) else ""
-        if subject.startswith("trans") and isinstance(value, int):  # as in SciPy
-            meant = "NTC"[value] if 0 <= value <= 2 else ""
+        numbers = _NUMBERS.get(subject.partition("_")[0], "")
+        if numbers and isinstance(value, int):  # as in SciPy
+            meant = numbers[value] if 0 <= value < len(numbers) else ""
         elif meant in ("LOWER", "UPPER", "LEFT", "RIGHT", "TRANSPOSE", "NONE", "CONJUGATE"):
             meant = meant[0]
         remedy = f'; write {subject}="{meant}"' if meant in known else ""
@@ -88,8 +95,25 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
     """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-        remedy = unpacked(operand, pointer) or listed(operand, pointer) or lent_first(operand)
+        remedy = unpacked(operand, pointer) or listed(operand, pointer) or of_sparse(pointer) or lent_first(operand)
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
+
+
+def of_sparse(value: object) -> str:
+    """Return the remedy for a sparse matrix in place of a dense operand; "" for any other value."""
+    if not type(value).__module__.startswith(("scipy.sparse", f"{__package__}.sparse")):
+        return ""
+    return "sparse.matmul multiplies by a sparse matrix, sparse.spsolve solves with one, and A.toarray() is dense"
+
+
+def need_dense(function: str, operand: str, value: object) -> None:
+    """Raise ArgumentTypeError for objects of which NumPy would make arrays of objects, such as None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return
+    remedy = unpacked(operand, value) or of_sparse(value)
+    if remedy or value is None or isinstance(value, (str, bytes, dict, set)):
+        got = type(value).__name__
+        raise ArgumentTypeError(f"{function}: {operand} needs an array, got {got}{'; ' * bool(remedy)}{remedy}")
 
 
 def need_whole(function: str, argument: str, value: object) -> int:

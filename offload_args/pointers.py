@@ -572,13 +572,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     def _missing(self, name: str) -> NoReturn:
         """Refuse an attribute that does not exist. The extension calls this method."""
-        from ._instead import instead_of_attribute, is_known
+        from ._instead import SOLVERS, instead_of_attribute, is_known
 
         if name == "matvec":  # SciPy's solvers ask hasattr, which would only pass on an AttributeError as False
-            raise HostAccessError(
-                "DevicePtr: the solvers of scipy.sparse.linalg run on the host; blas.gemv or sparse.matmul in a loop "
-                "computes on the device, linalg.solve and sparse.spsolve solve there; or use to_host()"
-            )
+            raise HostAccessError(f"DevicePtr: {SOLVERS}")
         if name.startswith("_") or not is_known(name):
             public = [known for known in dir(type(self)) if not known.startswith("_")]
             raise AttributeError(f"DevicePtr has no attribute {name!r}{nearest(name, public)}", name=name)

@@ -16,7 +16,7 @@ from .._operands import need_whole
 from .._signatures import telling
 from ..devices import as_device, by_number, default_number
 from ..display import shown
-from ..errors import ArgumentError, DTypeError, OffloadError
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
 from ..linalg._call import Call, Operand, Result, Spec
 from ..pointers import DevicePtr
 from ._choice import transforms_of
@@ -684,6 +684,11 @@ def _lengths(
 ) -> tuple[list[int], list[int]]:
     """Return the lengths and the axes of a transform. With `halved`, x has only one half of the last axis."""
     in_one = not function.endswith(("n", "2"))
+    if in_one and axes is not None and isinstance(axes[0], (tuple, list)):
+        raise ArgumentTypeError(
+            f"{function}: axis needs a whole number, got {shown(axes[0])}; {function}n transforms several axes: write "
+            f"{function}n(x, axes={shown(axes[0])})"
+        )
     of_axes, of_lengths = ("axis", "n") if in_one else ("axes", "s")
     ndim = len(shape)
     wanted = None if s is None else _whole(function, of_lengths, s)
@@ -696,7 +701,10 @@ def _lengths(
         places = _whole(function, of_axes, axes)
         for place in places:
             if not -ndim <= place < ndim:
-                raise ArgumentError(f"{function}: {of_axes} needs axes of x, which has shape {shape}, got {place}")
+                remedy = f"; {function[:-1]} transforms one axis" if ndim == 1 and not in_one else ""
+                raise ArgumentError(
+                    f"{function}: {of_axes} needs axes of x, which has shape {shape}, got {place}{remedy}"
+                )
         places = [place % ndim for place in places]
         if len(set(places)) < len(places):
             raise ArgumentError(f"{function}: axes needs each axis once, got {shown(axes)}")

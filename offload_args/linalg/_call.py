@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._names import rename
-from .._operands import LETTERS, need_dtype
+from .._operands import LETTERS, need_dense, need_dtype, of_sparse
 from ..arguments import In, Out
 from ..devices import Device, as_device
 from ..display import shown
@@ -139,7 +139,7 @@ class Call:
             if not isinstance(value, DevicePtr):
                 raise HostPointerError(
                     f"{self.name}: {operand} needs a DevicePtr as {pointer_named} is one, got {type(value).__name__}; "
-                    f"lend it too, or pass arrays only"
+                    f"{of_sparse(value) or 'lend it too, or pass arrays only'}"
                 )
             if first is None:
                 need_dtype(self.name, operand, value, LETTERS)
@@ -172,6 +172,7 @@ class Call:
             )
 
     def _array_of(self, operand: str, value: Any) -> NDArray[Any]:
+        need_dense(self.name, operand, value)
         array = as_array(f"{self.name}: {operand}", value)
         self._wraps[operand] = getattr(value, "__array_wrap__", array.__array_wrap__)
         return array

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 import numpy as np
 
 from .. import _core
+from .._instead import SOLVERS
 from ..arguments import In
-from ..errors import ArgumentError, HostAccessError, LibraryError, OffloadError
+from ..display import nearest
+from ..errors import ArgumentError, HostAccessError, HostAttributeError, LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import arrays_of, check_indices
@@ -26,6 +28,17 @@ __all__ = ["LentMatrix", "flat", "lent"]
 M = TypeVar("M", bound="LentMatrix")
 
 _TRANSPOSED: Final = {"csr": "csc", "csc": "csr"}
+# {an attribute of SciPy's matrices: the remedy}
+_INSTEAD: Final = {
+    **dict.fromkeys(("toarray", "todense"), "to_host().toarray() makes a NumPy array"),
+    **dict.fromkeys(("tocsr", "tocsc", "tocoo", "asformat"), "use sparse.convert(A, format)"),
+    **dict.fromkeys(("dot", "matmul"), "use sparse.matmul(A, x), or A @ x"),
+    **dict.fromkeys(("indices", "indptr", "row", "col"), "use arrays, which has data and both arrays of indices"),
+    "transpose": "use T",
+    "copy": "to_host() makes a matrix of SciPy, which sparse.lend lends",
+    "astype": "convert the matrix before it is lent: A = A.astype(dtype)",
+    **{name: f"to_host().{name} has it" for name in ("sum", "mean", "max", "min", "diagonal", "multiply", "conj", "H")},
+}
 _ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
 
 
@@ -117,6 +130,16 @@ class LentMatrix:
         if self.format == "coo":
             return sparse.coo_array((data, (first, second)), shape=self.shape)
         return getattr(sparse, f"{self.format}_array")((data, first, second), shape=self.shape)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"sparse.Matrix has no attribute {name!r}", name=name)
+        if name == "matvec":
+            raise HostAccessError(f"sparse.Matrix: {SOLVERS}")
+        if name in _INSTEAD:
+            raise HostAttributeError(f"sparse.Matrix.{name}: matrices on a device don't have it; {_INSTEAD[name]}")
+        public = [known for known in dir(type(self)) if not known.startswith("_")]
+        raise AttributeError(f"sparse.Matrix has no attribute {name!r}{nearest(name, public)}", name=name)
 
     def __offload__(self) -> tuple[DevicePtr[Any], ...]:
         """Return the pointers that a kernel takes for the matrix."""

@@ -10,7 +10,7 @@ from .._names import rename
 from .._operands import need_option
 from .._signatures import telling
 from ..devices import Device, as_device
-from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, HostPointerError, OffloadError
 from ..linalg._call import Call
 from ._call import factor, need_bool, need_number, need_operand, run
 from ._checks import arrays_of, cast, check_indices, is_sparse
@@ -64,6 +64,11 @@ def matmul(
     function = "sparse.matmul"
     need_option(function, "trans", trans, "NTC")
     need_bool(function, "check", check)
+    if not (is_sparse(A) or isinstance(A, LentMatrix)) and (is_sparse(x) or isinstance(x, LentMatrix)):
+        raise ArgumentTypeError(
+            f"{function}: A needs a sparse matrix, got {type(A).__name__}, and x is a sparse matrix: write "
+            f'{function}(x, A) for x @ A, or {function}(x, A.T, trans="T").T for A @ x'
+        )
     factors = {"alpha": need_number(function, "alpha", alpha), "beta": need_number(function, "beta", beta)}
     if factors["beta"] != 0 and out is None:
         raise ArgumentError(f"{function}: beta needs out, the array that it multiplies, got None")

@@ -1,0 +1,104 @@
+"""Operands of a wrong kind, such as sparse matrices, regions and None, and options as SciPy writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from offload_args import blas, fft, lapack, linalg, offload_args, sparse
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    HostAccessError,
+    HostAttributeError,
+    HostPointerError,
+)
+
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+A = np.array([[4.0, 1.0], [1.0, 3.0]])
+B = np.array([1.0, 2.0])
+S = scipy_sparse.csr_array(A)
+
+DENSE: dict[str, Callable[[object], object]] = {
+    "inv": linalg.inv,
+    "matmul": lambda a: linalg.matmul(a, A),
+    "solve": lambda a: linalg.solve(A, a),
+    "fft": fft.fft,
+}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_functions_refuse_other_kinds(device: str, name: str) -> None:
+    function = DENSE[name]
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got csr_array; sparse\.matmul .* A\.toarray\(\) is"):
+        function(S)
+    function(S.toarray())
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got NoneType$"):
+        function(None)
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got str$"):
+        function("A")
+    region = offload_args(A, device=device)
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got offload_args; a region gives its pointers when"):
+        function(region)
+    with region as pointers, pytest.raises(ArgumentTypeError, match=r"got tuple; `as` gives a tuple, .*; unpack it"):
+        function(pointers)
+
+
+def test_sparse_matrices_on_a_device_name_the_functions_that_take_them(device: str) -> None:
+    y = np.zeros(2)
+    with sparse.lend(S, device=device) as dA, offload_args(B, y, device=device) as (dx, dy):
+        for wrong in (lambda: blas.gemv(1.0, dA, dx, 0.0, dy), lambda: linalg.solve(dA, dx)):
+            with pytest.raises(HostPointerError, match=r"sparse\.matmul multiplies by a sparse matrix, sparse"):
+                wrong()
+        np.testing.assert_allclose(sparse.matmul(dA, dx).to_host(), A @ B)
+        with pytest.raises(HostAttributeError, match=r"Matrix\.toarray: .*; to_host\(\)\.toarray\(\) makes"):
+            dA.toarray()
+        np.testing.assert_array_equal(dA.to_host().toarray(), A)
+        with pytest.raises(HostAttributeError, match=r"Matrix\.dot: .*; use sparse\.matmul\(A, x\), or A @ x"):
+            dA.dot(dx)
+        with pytest.raises(HostAttributeError, match=r"Matrix\.tocsc: .*; use sparse\.convert\(A, format\)"):
+            dA.tocsc()
+        assert sparse.convert(dA, "csc").format == "csc"
+        with pytest.raises(AttributeError, match=r"^sparse\.Matrix has no attribute 'shap'; did you mean shape\?$"):
+            dA.shap  # noqa: B018
+        with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: the solvers of scipy\.sparse\.linalg run on the"):
+            pytest.importorskip("scipy.sparse.linalg").cg(dA, B)
+        assert not hasattr(dA, "__dlpack__")
+
+
+def test_exchanged_operands_of_a_sparse_product_are_told_in_their_order() -> None:
+    X = np.array([[1.0, 2.0], [0.0, 5.0]])
+    with pytest.raises(ArgumentTypeError, match=r"got ndarray, and x is a sparse matrix: write sparse\.matmul\(x, A\)"):
+        sparse.matmul(X, S)
+    np.testing.assert_allclose(sparse.matmul(S, X), S @ X)
+    np.testing.assert_allclose(sparse.matmul(S, X.T, trans="T").T, X @ S)
+
+
+def test_numbers_of_scipys_options_are_told_as_letters(device: str) -> None:
+    matrix, right, x = np.asfortranarray(A), np.asfortranarray(A), B.copy()
+    with offload_args(matrix, right, x, device=device) as (dA, dR, dx):
+        wrong: list[tuple[Callable[[], object], str]] = [
+            (lambda: blas.trsm(1.0, dA, dR, side=0), 'side="L"'),  # type: ignore[arg-type]
+            (lambda: blas.trsm(1.0, dA, dR, side=1), 'side="R"'),  # type: ignore[arg-type]
+            (lambda: blas.trsv(dA, dx, uplo=1), 'uplo="L"'),  # type: ignore[arg-type]
+            (lambda: blas.trsv(dA, dx, uplo=False), 'uplo="U"'),  # type: ignore[arg-type]
+            (lambda: blas.trsv(dA, dx, diag=True), 'diag="U"'),  # type: ignore[arg-type]
+            (lambda: blas.trsv(dA, dx, trans=2), 'trans="C"'),  # type: ignore[arg-type]
+            (lambda: lapack.syevd(dA, dx, jobz=True), 'jobz="V"'),  # type: ignore[arg-type]
+        ]
+        for call, remedy in wrong:
+            with pytest.raises(ArgumentError, match=rf"; write {remedy}$"):
+                call()
+        with pytest.raises(ArgumentError, match=r"got 7$"):
+            blas.trsm(1.0, dA, dR, side=7)  # type: ignore[arg-type]
+
+
+def test_transforms_of_several_axes_have_their_functions() -> None:
+    with pytest.raises(ArgumentError, match=r"fft\.fft2: axes needs axes of x, .*; fft\.fft transforms one axis$"):
+        fft.fft2(B)
+    with pytest.raises(ArgumentTypeError, match=r"; fft\.fftn transforms several axes: write fft\.fftn\(x, axes=\("):
+        fft.fft(A, axis=(0, 1))  # type: ignore[arg-type]
+    np.testing.assert_allclose(fft.fftn(A, axes=(0, 1)), np.fft.fftn(A, axes=(0, 1)))
