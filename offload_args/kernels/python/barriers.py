@@ -14,7 +14,7 @@ from typing import Final, NoReturn, Protocol
 
 from .trees import matched
 
-__all__ = ["check_barriers"]
+__all__ = ["Reader", "check_barriers", "is_barrier", "uniformity"]
 
 _OF_THREAD: Final = frozenset({
     "oa__here_index", "oa__here_thread_index", "oa__here_thread", "oa__run", "oa__rows", "oa__columns", "oa__add",
@@ -33,8 +33,10 @@ def is_barrier(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "oa__barrier"
 
 
-class _Reader:
-    def __init__(self, written: frozenset[str], refuse: Refuse) -> None:
+class Reader:
+    """Finds the variables that depend on the thread."""
+
+    def __init__(self, written: frozenset[str], refuse: Refuse | None) -> None:
         self.written, self.refuse = written, refuse
         self.of_thread: set[str] = set()  # the variables that depend on the thread
         self.refuses = False  # True once these variables are known
@@ -68,7 +70,7 @@ class _Reader:
     def statement(self, node: ast.stmt, cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
         match node:
             case ast.Expr(value=ast.Call()) if is_barrier(node.value):
-                if cause is not None and self.refuses:
+                if cause is not None and self.refuses and self.refuse is not None:
                     self.refuse(
                         node, f"barrier() that the threads of a block need not all reach, by line {cause.lineno}",
                         "a barrier waits for every thread of the block: move it out of conditions and loops that "
@@ -100,6 +102,16 @@ class _Reader:
         return {ast.Return: left[ast.Return]} if ast.Return in left else {}
 
 
+def uniformity(body: Sequence[ast.stmt], written: frozenset[str], refuse: Refuse | None = None) -> Reader:
+    """Return a reader that knows the variables of a rewritten kernel that depend on the thread."""
+    reader = Reader(written, refuse)
+    known = -1
+    while known != len(reader.of_thread):
+        known = len(reader.of_thread)
+        reader.block(body, None)
+    return reader
+
+
 def check_barriers(body: Sequence[ast.stmt], written: frozenset[str], refuse: Refuse) -> None:
     """Refuse a barrier that some threads of a block may miss.
 
@@ -108,10 +120,6 @@ def check_barriers(body: Sequence[ast.stmt], written: frozenset[str], refuse: Re
     """
     if not any(is_barrier(node) for statement in body for node in ast.walk(statement)):
         return
-    reader = _Reader(written, refuse)
-    known = -1
-    while known != len(reader.of_thread):
-        known = len(reader.of_thread)
-        reader.block(body, None)
+    reader = uniformity(body, written, refuse)
     reader.refuses = True
     reader.block(body, None)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ from ..compilers import Target
 from . import functions, rules, value_types
 from .definitions import Function, Written
 from .linker import link
+from .phases import divided
+from .thread_loops import LOOPS, inferred, places_for, slots_of
 from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, all_of, less, number, smaller
 
 __all__ = ["compile_kernel", "versions"]
@@ -117,7 +119,7 @@ def _flags() -> Any:
 
 def _python(written: Written, inlined: dict[int, Any]) -> Any:
     """Return the function of a rewritten tree."""
-    names: dict[str, Any] = {**rules.RULES, **written.constants}
+    names: dict[str, Any] = {**rules.RULES, **LOOPS, **written.constants}
     for name, function in written.functions.items():
         names[name] = _inlined(function, inlined)
     code = compile(ast.Module([written.tree], []), written.file, "exec")
@@ -213,11 +215,38 @@ def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
     return tuple(kinds)
 
 
-def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
-    """Return the function's description, the target context, and the function's LLVM IR."""
+def _lower_in_phases(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return numba's result for a function that runs a whole block on the CPU, and the types of its slots.
+
+    Return None if the kernel is not divided.
+    """
+    phases = divided(written) if written.by_phases else None
+    if phases is None:
+        return None
     typing, target = _contexts()
     try:
-        done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
+        slots: tuple[Any, ...] | None = ()
+        if phases.slots:
+            known = inferred(typing, target, _python(replace(written, tree=phases.typed), {}), kinds, _flags())
+            slots = slots_of(phases, known)
+        if slots is None:
+            return None
+        function = _python(replace(written, tree=phases.tree), {})
+        return compiler.compile_extra(typing, target, function, (*kinds, *slots), types.void, _flags(), {}), slots
+    except (errors.NumbaError, KeyError):  # the kernel's own error follows, if it has one
+        return None
+
+
+def _lower(written: Written, kinds: tuple[Any, ...], in_phases: bool) -> tuple[Any, Any, str, tuple[Any, ...] | None]:
+    """Return the function's description, the target context, the function's LLVM IR, and the types of slots.
+
+    The types of slots are None if the function runs one thread.
+    """
+    typing, target = _contexts()
+    done, slots = (_lower_in_phases(written, kinds) if in_phases else None) or (None, None)
+    try:
+        if done is None:
+            done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
     except errors.NumbaError as error:
         raise _said(error, written) from None
     except KeyError as error:  # from a function of kernels; its source is read before types are known
@@ -227,7 +256,7 @@ def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
     module = library._final_module.clone()
     for other in library._linking_libraries:
         module.link_in(other._get_module_for_linking(), preserve=True)
-    return done.fndesc, target, str(module)
+    return done.fndesc, target, str(module), slots
 
 
 @contextmanager
@@ -257,6 +286,7 @@ class _Entry:
     context: Any
     checked: bool
     symbol: str
+    slots: tuple[Any, ...] | None = None  # of a function that runs a whole block
 
     def __post_init__(self) -> None:
         self.module = ir.Module("entry")
@@ -264,6 +294,7 @@ class _Entry:
         self.module.data_layout = str(self.context.target_data)
         self.arrays = list(self.written.arrays.values())
         self.passed = self.kinds[1 : 1 + len(self.written.declared)]
+        self.places: list[Any] = []  # of the slots
 
     @property
     def steps(self) -> list[str]:
@@ -307,9 +338,10 @@ class _Entry:
                 array.down = number(1)
             array.watch = here["watch"]
             arguments.append(array._getvalue())
-        arguments += self.shared_arrays(here)
+        arguments += [*self.shared_arrays(here), *self.places]
         function = context.declare_function(self.module, self.fndesc)
-        status = context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
+        kinds = (*self.kinds, *(self.slots or ()))
+        status = context.call_conv.call_function(builder, function, types.void, kinds, arguments)[0].code
         if self.checked:
             ended = builder.icmp_signed(">", status, ir.Constant(status.type, 0))
             waits = builder.icmp_unsigned("==", status, ir.Constant(status.type, rules.WAITS))
@@ -420,7 +452,13 @@ class _Entry:
             place = builder.alloca(ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
             place.align = _FRAME_ALIGNMENT
             here["own"] = builder.bitcast(place, cgutils.voidptr_t)
-            self.by_steps(shapes, lambda step: self.block_by_block(here, first, last, operands, shapes, step, record))
+            if self.slots is not None:
+                self.places = places_for(builder, self.context, self.slots)
+                self.by_steps(shapes, lambda step: self.whole_blocks(here, first, last, operands, shapes, step))
+            else:
+                self.by_steps(
+                    shapes, lambda step: self.block_by_block(here, first, last, operands, shapes, step, record)
+                )
         else:
             here["watch"] = self.watch(record)
             self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, operands, shapes, step))
@@ -485,6 +523,21 @@ class _Entry:
         builder.store(builder.add(now, count), place)
         builder.branch(head)
         builder.position_at_end(after)
+
+    def whole_blocks(
+        self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str
+    ) -> None:
+        """Run blocks one after the other, each by one call of a divided kernel."""
+        builder, here = self.builder, dict(here)
+        here |= {"below": ir.Constant(I1, 0), "watch": self.watch(None)}
+        with _loop(builder, first, last) as now:
+            row = builder.udiv(now, here["blocks_x"])
+            block = [builder.urem(now, here["blocks_x"]), builder.urem(row, here["blocks_y"]),
+                     builder.udiv(row, here["blocks_y"])]  # fmt: skip
+            for axis, number_of_block in zip("xyz", block, strict=True):
+                here[f"block_{axis}"], here[f"thread_{axis}"] = number_of_block, number(0)
+                here[f"index_{axis}"] = builder.mul(number_of_block, here[f"threads_{axis}"], flags=["nuw", "nsw"])
+            self.call(here, operands, shapes, step)
 
     def block_by_block(
         self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str,
@@ -803,8 +856,9 @@ def compile_kernel(written: Written, target: Target, checked: bool, symbol: str)
     """Return the module of a kernel: PTX, an HSACO or a shared object. Raises KernelError and LibraryError."""
     is_gpu = target.backend in _TRIPLES
     kinds = _types_of(written, is_gpu, checked)
-    fndesc, context, inner = _lower(written, kinds)
-    entry = _Entry(written, kinds, fndesc, context, checked, symbol)
+    in_phases = not is_gpu and not checked  # a check reports the first fault, in the order of threads
+    fndesc, context, inner, slots = _lower(written, kinds, in_phases)
+    entry = _Entry(written, kinds, fndesc, context, checked, symbol, slots)
     if is_gpu:
         entry.on_gpu(target.backend)
         exported = [symbol]
@@ -815,7 +869,7 @@ def compile_kernel(written: Written, target: Target, checked: bool, symbol: str)
     module.link_in(llvm.parse_assembly(str(entry.module)))
     if checked:
         module.link_in(llvm.parse_assembly(_REPORT))
-    if written.has_barriers:
+    if written.has_barriers and slots is None:
         module.link_in(llvm.parse_assembly(_BARRIERS[target.backend if is_gpu else ""]))
     machine = _machine(target, written.name)
     text = _for_target(str(module), target, machine)

@@ -38,6 +38,17 @@ class HereType(types.Type):
         super().__init__(f"Here({is_gpu})")
 
 
+class ThreadType(HereType):
+    """A thread of a block on the CPU: the place of the first thread's HERE, and the thread's numbers in the block."""
+
+    def __init__(self) -> None:
+        super().__init__(False)
+        self.name = "Thread"
+
+
+THREAD: Final = ThreadType()
+
+
 class ArrayType(types.Type):
     """An array among the parameters, or one field of its structs. `pitch` is the number of bytes from a field to the
     same field of the next struct, or 0 if this is not a field."""
@@ -145,6 +156,12 @@ class HereModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         named = {"below": types.boolean, "on_cpu": types.boolean, "watch": types.voidptr}
         super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in HERE])
+
+
+@register_default(ThreadType)
+class ThreadModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("block", types.voidptr), *((axis, types.int64) for axis in "xyz")])
 
 
 @register_default(ArrayType)
@@ -281,7 +298,30 @@ def array_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return cgutils.create_struct_proxy(kind)(context, builder, value)
 
 
+class ThreadOfBlock:
+    """A thread with the attributes HERE, of which each use loads and computes one."""
+
+    def __init__(self, context: Any, builder: Any, value: Any) -> None:
+        self.builder, self.thread = builder, cgutils.create_struct_proxy(THREAD)(context, builder, value)
+        kind = context.get_value_type(_BLOCK)
+        self.block = builder.bitcast(self.thread.block, kind.as_pointer())
+
+    def __getattr__(self, name: str) -> Any:
+        builder, (unit, _, axis) = self.builder, name.partition("_")
+        if unit == "thread":
+            return getattr(self.thread, axis)
+        of_first = builder.load(cgutils.gep_inbounds(builder, self.block, 0, HERE.index(name)))
+        if unit == "index":
+            return builder.add(of_first, getattr(self.thread, axis), flags=["nuw", "nsw"])
+        return of_first
+
+
+_BLOCK: Final = HereType(False)
+
+
 def here_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    if sig.args[0] == THREAD:
+        return ThreadOfBlock(context, builder, args[0])
     return cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
 
 
