@@ -36,7 +36,7 @@ static inline int axpy(float a, const oa_any *x, int64_t incx, oa_any *y, int64_
   return oa_submit(&call, run_axpy, &p, sizeof p);
 }
 
-static inline oa_array vector(float *data, int64_t *n, int direction) {
+static inline oa_array vector(float *data, const int64_t *n, int direction) {
   static const int64_t strides[1] = {sizeof(float)};
   return (oa_array){.data = data, .shape = n, .strides = strides, .ndim = 1, .dtype = OA_F32, .direction = direction};
 }

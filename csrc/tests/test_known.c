@@ -50,7 +50,8 @@ static int make(const void *arguments, oa_any *const *pointers) {
 
 /* Makes a call as a hook does. Returns whether the call went. */
 static bool call_once(const double *A, const double *x, double *y) {
-  const oa_program_operand operands[] = {{"A", A, N, N, N, OA_IN}, {"x", x, 1, N, 1, OA_IN}, {"y", y, 1, N, 1, OA_OUT}};
+  const oa_program_operand operands[] = {
+      {"A", A, N, N, N, OA_IN, 0}, {"x", x, 1, N, 1, OA_IN, 0}, {"y", y, 1, N, 1, OA_OUT, 0}};
   oa_program_call call = {.routine = &routine, .m = N, .n = N, .operations = 2.0 * N * N};
   if (oa_program_try(&call, NULL, make, true, operands, 3)) return true;
   product p = {A, x, y};

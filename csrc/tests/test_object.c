@@ -48,7 +48,8 @@ static const char *const symbols[] = {"create", "destroy", "bind", "stream", "se
 static void *addresses[] = {(void *)make_thing, (void *)destroy_thing, (void *)bind_thing,
                             (void *)stream_of,  (void *)set_thing,     (void *)get_thing};
 static oa_library_state states[2];
-static const oa_object_kind kinds[] = {{"Handle", DESTROY, 1}, {"Shape", DESTROY, 0}};
+static const oa_object_kind kinds[] = {{.name = "Handle", .destroy = DESTROY, .is_handle = 1},
+                                       {.name = "Shape", .destroy = DESTROY}};
 #define LIBRARY(number, called) \
   {.name = called,              \
    .backend = tested_backend,   \
