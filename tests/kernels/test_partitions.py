@@ -111,7 +111,7 @@ ID = {"ids": repr}
 
 
 @pytest.mark.later
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["some", "every"])
 @pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
 def test_each_element_has_one_owner_in_every_small_grid(device: str, partition: Partition, every: bool) -> None:
     shapes = SHAPES if every else [(1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (3, 2, 2)]

@@ -170,10 +170,16 @@ def grid(a: str, b: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_slow(name: str, other: str) -> bool:
-    """Return whether the slow run has a pair: all pairs of some types, and of a literal with a type each second one."""
-    if name not in SOME or other not in LITERALS:
-        return {name, other} <= {*SOME}
-    return (SOME.index(name) + LITERALS.index(other)) % 2 == 0
+    """Return whether the slow run has a pair: two of some types in one order, or one of these types with a literal.
+
+    It has a quarter of the literals with each of these types.
+    """
+    if name not in SOME or other not in (*SOME, *LITERALS):
+        return False
+    if other in LITERALS:
+        return (SOME.index(name) + LITERALS.index(other)) % 4 == 0
+    first, second = SOME.index(name), SOME.index(other)
+    return first == second or (first < second) == ((first + second) % 2 == 0)
 
 
 def cases(seconds: tuple[str, ...], often: tuple, join: str) -> list:
@@ -246,7 +252,13 @@ def of_one(name: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "uint8" else pytest.mark.slow) for name in TYPES]
+    "name",
+    [
+        pytest.param(
+            name, marks=[] if name == "uint8" else pytest.mark.slow if name in SOME else pytest.mark.exhaustive
+        )
+        for name in TYPES
+    ],
 )
 def test_an_operation_of_one_type_is_that_of_numpy(name: str, running_device: str) -> None:
     a = edges(name)

@@ -20,7 +20,7 @@ from recording.workers import VARIANTS, Turns, Workers, every_family, every_fami
 
 @pytest.mark.promise("T30", "T71")
 @every_family(*VARIANTS)
-@turned(short=1, long=2, full=5, every=True)
+@turned(short=1, full=5, every=True)
 def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("arrival", family, turns)
 

@@ -10,7 +10,7 @@ from recording.workers import Turns, Workers, every_family, turned
 
 @pytest.mark.promise("T32")
 @every_family(*legal.libraries())
-@turned(short=2, long=4, full=10)
+@turned(short=2, long=2, full=10)
 def test_what_is_read_comes_up_and_what_is_written_comes_down(
     workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:

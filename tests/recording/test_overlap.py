@@ -10,7 +10,7 @@ from recording.workers import Turns, Workers, every_family, turned
 
 @pytest.mark.promise("T47")
 @every_family(*legal.libraries())
-@turned(short=4, long=8, full=20)
+@turned(short=4, long=3, full=20)
 def test_operands_may_share_an_array_but_no_written_element(
     workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:

@@ -28,7 +28,7 @@ ON_DEVICES = [
 
 @pytest.mark.promise("T31")
 @every_family(*legal.libraries())
-@turned(short=4, long=10, full=25)
+@turned(short=4, long=4, full=25)
 def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
     workers: Workers, variant: str, family: str, turns: Turns
 ) -> None:
@@ -37,7 +37,7 @@ def test_the_tightest_arrays_do_and_shorter_ones_are_refused(
 
 @pytest.mark.promise("T31")
 @pytest.mark.parametrize(("device", "library", "family"), ON_DEVICES)
-@turned(short=3, long=6, full=15)
+@turned(short=3, long=3, full=15)
 def test_the_vendors_library_is_content_with_the_tightest_arrays(
     device: str, library: str, family: str, turns: Turns
 ) -> None:

@@ -10,6 +10,6 @@ from recording.workers import Turns, Workers, every_family, turned
 
 @pytest.mark.promise("T48")
 @every_family(*legal.libraries())
-@turned(short=1, long=1, full=3)
+@turned(short=1, full=3)
 def test_a_wrong_argument_is_refused_by_name(workers: Workers, variant: str, family: str, turns: Turns) -> None:
     workers[variant].ask("wrong", family, turns)

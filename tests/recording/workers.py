@@ -114,14 +114,13 @@ def pairs(of: Iterable[tuple[str, str]]) -> Any:
     return pytest.mark.parametrize(("variant", "family"), parameters)
 
 
-def turned(short: int, long: int, full: int, every: bool = False) -> Any:
+def turned(short: int, full: int, long: int | None = None, every: bool = False) -> Any:
     """Parametrize a test over its turns in the short form, in CI's form and in the exhaustive form.
 
-    every: the short form has all functions, too.
+    long: None if the short form is CI's form, too. every: the short form has all functions, as the others have.
     """
-    turns = [
-        pytest.param(Turns(short, every, is_short=True), id="short"),
-        pytest.param(Turns(long, every=True), id="long", marks=pytest.mark.slow),
-        pytest.param(Turns(full, every=True), id="full", marks=pytest.mark.exhaustive),
-    ]
+    turns = [pytest.param(Turns(short, every, is_short=long is not None), id="short")]
+    if long is not None:
+        turns.append(pytest.param(Turns(long, every=True), id="long", marks=pytest.mark.slow))
+    turns.append(pytest.param(Turns(full, every=True), id="full", marks=pytest.mark.exhaustive))
     return pytest.mark.parametrize("turns", turns)
