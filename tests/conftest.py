@@ -18,7 +18,7 @@ from offload_args import cblas, cublas, rocblas, testing
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
 INSTANCES = 4  # the instances of a test in the default run
-SAMPLED = 3  # the instances of a test on each device with --sample
+SAMPLED = 2  # the instances of a test on each device with --sample
 # The files of few long tests begin first, and then the files of most tests: so all processes end at about one time.
 LONG = ("test_recipes", "test_numpy_suite", "test_scipy_suite", "test_small_libraries", "test_dask", "test_large")
 

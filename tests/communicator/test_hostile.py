@@ -549,9 +549,11 @@ def in_mpi(method: str, folder: Path, *options: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("T82", "T84")
-@pytest.mark.parametrize("method", KILLED_IN)
+@pytest.mark.parametrize(
+    "method", [pytest.param(method, marks=[pytest.mark.exhaustive, pytest.mark.slow][method in KILLED_IN[::3]])
+               for method in KILLED_IN]
+)  # fmt: skip
 def test_a_process_of_mpi_that_is_killed_within_a_call_is_named(method: str, tmp_path: Path) -> None:
     """With this option, mpirun does not end the other processes; MPI itself never reports the death."""
     ran = in_mpi(method, tmp_path, "--enable-recovery")

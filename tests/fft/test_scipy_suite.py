@@ -4,6 +4,7 @@ scipy_fft_suite.py lists."""
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,16 @@ MODULES = {
     "scipy.signal.tests.test_signaltools": (12000, 60000),
 }
 
-SLOW = ("scipy.fft.tests.test_basic", "scipy.fft._pocketfft.tests.test_basic")
+# CI's runs.
+SLOW = [("scipy.fft.tests.test_basic", "sim:0"), ("scipy.fft._pocketfft.tests.test_basic", "host")]
 
 
-@pytest.mark.parametrize("device", here("host", "sim:0"))
 @pytest.mark.parametrize(
-    "module",
-    [pytest.param(module, marks=pytest.mark.slow if module in SLOW else pytest.mark.exhaustive) for module in MODULES],
+    ("module", "device"),
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case in SLOW else pytest.mark.exhaustive, id="-".join(case))
+        for case in product(MODULES, here("host", "sim:0"))
+    ],
 )
 def test_scipys_tests_pass(module: str, device: str, tmp_path: Path) -> None:
     output = output_with("scipy_fft_suite", device, "--pyargs", module, folder=tmp_path)

@@ -94,7 +94,9 @@ OPERATIONS = ("sum", "min", "max", "argmin", "argmax")
 
 @pytest.mark.later
 @pytest.mark.parametrize("operation", ["argmax", *(pytest.param(name, marks=pytest.mark.slow)
-                                                   for name in ("sum", "min", "max", "argmin"))])  # fmt: skip
+                                                   for name in ("sum", "min")),
+                                       *(pytest.param(name, marks=pytest.mark.exhaustive)
+                                         for name in ("max", "argmin"))])  # fmt: skip
 def test_a_reduction_is_that_of_numpy(running_device, operation) -> None:
     rng = np.random.default_rng(5)
     of_numpy = getattr(np, operation)

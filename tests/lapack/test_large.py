@@ -15,7 +15,11 @@ from offload_args import Out, Scratch, lapack, offload_args
 
 SLOW = pytest.mark.slow
 SIZES = [200, pytest.param(1000, marks=SLOW), pytest.param(2048, marks=SLOW)]
-FEWER = [200, pytest.param(1000, marks=SLOW)]  # SciPy takes long for vectors of larger matrices
+FEWER = [
+    200,
+    pytest.param(600, marks=SLOW),
+    pytest.param(1000, marks=pytest.mark.exhaustive),
+]  # SciPy takes long for vectors of larger matrices
 
 
 def general(*shape: int) -> NDArray[np.float64]:

@@ -12,8 +12,13 @@ from helpers.devices import here
 from helpers.plugins import output_with
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("device", here("host", "sim:0"))
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param(device, marks=pytest.mark.exhaustive if device == "host" else pytest.mark.slow)
+        for device in here("host", "sim:0")
+    ],
+)
 def test_numpys_tests_pass(device: str, tmp_path: Path) -> None:
     suite = Path(np.__file__).parent / "linalg" / "tests" / "test_linalg.py"
     output = output_with("numpy_suite", device, suite, folder=tmp_path)
