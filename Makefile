@@ -18,10 +18,12 @@ demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
 
 # Compiled modules are kept, also where the environment says otherwise: hundreds of children of the tests load them.
-# Each process takes one core: threads of OpenBLAS would wait for each other on those that other tests are busy on.
+# Each process takes one core: threads of OpenBLAS would wait for each other on those that other tests are busy on. Some
+# tests wait for something, so there is a process more than cores.
 test: $(VENV)/installed
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
+	  $(BIN)/python -m pytest -n $$(n=$$(nproc); echo $$((n < 8 ? n + 1 : 8))) --dist loadfile \
+	  --no-loadscope-reorder $(ARGS)
 
 # mypy reads the package as it is installed: the sources and the generated modules in one folder.
 lint: $(VENV)/dev

@@ -401,6 +401,7 @@ def test_several_devices_share_the_tiles(small_tiles: None) -> None:
             testing.sim_device(index=int(name[-1]))
 
 
+@pytest.mark.later(but="syrk")
 @pytest.mark.promise("T76")
 # If no event can be made, copies are slower, but nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")

@@ -71,6 +71,7 @@ def torchruns_own_port(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", str(tmp_path))
 
 
+@pytest.mark.later
 def test_a_port_beside_torchruns_own_is_in_use(torchruns_own_port: None) -> None:
     """torchrun listens at MASTER_PORT, and another program at the next port; the ranks meet at the port after it."""
     with socket.create_server(("127.0.0.1", 0)) as other:  # it accepts connections, and does not answer
@@ -78,6 +79,7 @@ def test_a_port_beside_torchruns_own_is_in_use(torchruns_own_port: None) -> None
             assert (status, out, errors) == (0, "3.0\n", "")
 
 
+@pytest.mark.later("1e7")
 @pytest.mark.parametrize("timeout", ["1e7", "float('inf')"])
 def test_processes_may_wait_longer_than_the_system_does(port: int, timeout: str) -> None:
     for status, out, errors in end(launched(["-c", MEET.format(timeout=timeout)], 2, port)):

@@ -161,6 +161,7 @@ second.close()
     assert printed(BEGIN + code, **double) == "1\n"
 
 
+@pytest.mark.later
 @pytest.mark.promise("T83")
 def test_ranks_that_nccl_does_not_bring_together(double: dict[str, str], port: int, tmp_path: Path) -> None:
     code = """

@@ -64,6 +64,7 @@ def test_the_diff_is_at_most_a_tenth_of_the_program() -> None:
     assert f"{added} of its {lines} lines" in (EXAMPLE / "README.md").read_text()
 
 
+@pytest.mark.later
 def test_both_find_the_same_eigenvalues(folder: Path, device: str) -> None:
     actual = os.environ.get("OFFLOAD_ARGS_CBLAS", "")
     library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])

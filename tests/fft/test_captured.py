@@ -301,7 +301,7 @@ print("end")
 """
 
 
-@pytest.mark.later(but="host")
+@pytest.mark.later
 def test_a_process_ends_while_a_daemon_thread_replays(on: str) -> None:
     for _ in range(3):
         ended = python(AT_EXIT.replace("sys.argv[1]", repr(on)))
@@ -340,6 +340,7 @@ os.read(reads, 1)
 """
 
 
+@pytest.mark.later("host", "without")
 @pytest.mark.parametrize("transforms", ["beside", "without"])
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 def test_a_process_waits_at_its_end_for_a_call_of_a_graph(device: str, transforms: str) -> None:

@@ -104,7 +104,7 @@ def test_one_thread_wins_each_compare_and_swap(device: str, kind: str) -> None:
     assert (claimed == 1).all() and (owner >= 0).all() and (owner < 64 * 256).all()
 
 
-@pytest.mark.later(but="host-int")
+@pytest.mark.later
 @types("int", "unsigned", "float", "unsigned long long", "double")
 def test_an_exchange_loses_no_value(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])

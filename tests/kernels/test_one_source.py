@@ -159,6 +159,7 @@ def test_the_loop_over_a_partition_adds_four_floats_at_once(compiler: str, parti
     assert b"addps" in subprocess.run(arguments, input=source, capture_output=True, check=True).stdout
 
 
+@pytest.mark.later
 @HOST_COMPILERS
 def test_threads_with_bounds_of_their_own_have_the_elements_below_these(
     compiler: str, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def blurred(x: In[np.float32], y: Out[np.float32].by(Linear1D())):
         y[i] = near[k - 1] + near[k] + near[k + 1]
 
 
+@pytest.mark.later
 def test_a_stencil_reads_its_neighbours_from_the_block(device: str) -> None:
     x, y = np.random.default_rng(4).standard_normal(1000).astype(np.float32), np.zeros(1000, np.float32)
     offload(blurred, x, y, block=128, device=device)

@@ -169,7 +169,7 @@ FUNCTIONS_OF_TWO = (
 )  # fmt: skip
 
 
-@pytest.mark.later(but="float32")
+@pytest.mark.later
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_literal_takes_the_type_of_the_other_argument(running_device, dtype) -> None:
     forms = [form for name in FUNCTIONS_OF_TWO for form in (f"{name}(x, {{n}})", f"{name}({{n}}, x)")]

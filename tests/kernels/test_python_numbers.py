@@ -100,6 +100,7 @@ def indexed(x: In[np.float32], k: In[np.int32], a: Line, b: Out[np.float64].by(L
         b[i] = k[i] * x[i] + 0.1
 
 
+@pytest.mark.later
 def test_indices_and_sizes_are_numbers_of_python(device: str) -> None:
     x, k = np.random.default_rng(8).normal(size=300).astype(np.float32), np.arange(300, dtype=np.int32)
     a, b = np.zeros(300, np.float32), np.zeros(300)
@@ -115,6 +116,7 @@ def bounded(x: In[np.float32], k: In[np.int16], a: Out[np.float64].by(Linear1D()
         b[i] = np.maximum(k[i], 3) + np.minimum(-1, k[i])
 
 
+@pytest.mark.later
 def test_functions_of_two_numbers_combine_them_as_numpy(device: str) -> None:
     x = np.array([-1, 0, 0.1, 0.7, 0.3, 2, 3, -0.5], np.float32)
     k = np.arange(-4, 4, dtype=np.int16)
@@ -135,6 +137,7 @@ def contained(x: In[np.float32], y: Out[np.int64].by(Linear1D())):
         y[i] = known + other + mixed + (8 if 0.1 in (x[i], x[0]) else 0) + (16 if x[i] in (3,) else 0)
 
 
+@pytest.mark.later
 def test_the_items_of_a_tuple_are_compared_one_by_one(device: str) -> None:
     x = np.array([5, -1, 0.1, 0.7, 0.3, 2, 3, np.nan], np.float32)
     y = np.zeros(8, np.int64)
@@ -179,6 +182,7 @@ def in_variables(
         d[i] = k[i] // bits[0] + bits[1] % k[i]
 
 
+@pytest.mark.later
 def test_the_items_of_a_tuple_in_a_variable_are_numbers_of_python(device: str) -> None:
     x = np.array([5, 0.1, 0.7, 0.3, 2, 0.9, 0.2, -0.7, *np.random.default_rng(3).normal(size=40)], np.float32)
     k = np.arange(1, x.size + 1, dtype=np.uint64) * 2**58
@@ -377,7 +381,7 @@ def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(device: str
         np.testing.assert_array_equal(row, eval(expression, {"x": a, "np": np}), err_msg=expression)
 
 
-@pytest.mark.later(but="uint64")
+@pytest.mark.later
 @pytest.mark.parametrize("dtype", [np.uint64, np.int64], ids=lambda dtype: dtype.__name__)
 def test_integers_of_64_bits_combine_with_each_literal_of_their_type_as_in_numpy(device: str, dtype: type) -> None:
     facts = np.iinfo(dtype)
@@ -488,6 +492,7 @@ def joined_numbers(
         d[i] = x[i] if x[i] > 0.3 else 2**63
 
 
+@pytest.mark.later
 def test_joined_numbers_take_the_type_of_the_other_value(device: str) -> None:
     x, k, u = np.float32([-1, 0, 0.7, 0.9]), np.arange(4, dtype=np.int32), np.full(4, 2**64 - 1, np.uint64)
     a, b, c, d = np.zeros(4), np.zeros(4, np.int64), np.zeros(4, np.uint64), np.zeros(4)
@@ -509,6 +514,7 @@ def of_one_path(x: In[np.float32], a: Line, b: Out[np.float64].by(Linear1D())):
         b[i] = zero - number + x[number - 2] + (-choice if choice else 100)
 
 
+@pytest.mark.later
 def test_a_number_of_the_only_path_that_numba_keeps_is_used_like_others(device: str) -> None:
     x, a, b = np.float32([2, -1, 0.5, 4]), np.ones(4, np.float32), np.ones(4)
     offload(of_one_path, x, a, b, device=device)
@@ -564,6 +570,7 @@ def test_a_literal_that_an_array_lacks_is_not_stored(device: str) -> None:
             kernel(function_of(source, f"<stored {literal}>", names))(np.zeros(3, dtype))
 
 
+@pytest.mark.later
 def test_angles_of_integers_take_negative_literals(device: str) -> None:
     a, y = np.arange(4, dtype=np.uint64), np.zeros((2, 4))
     offload(compiled_lines(np.uint64, np.float64, ["np.copysign(x, -3)", "np.hypot(x, -1)"]), a, y, device=device)
@@ -589,6 +596,7 @@ def quotients(
         g[i] = x[i] ** k[i]
 
 
+@pytest.mark.later
 def test_quotients_and_powers_are_those_of_numpy(device: str) -> None:
     rng = np.random.default_rng(9)
     special = np.array([0, 1, 1j, -2 - 3j, 1e-30 + 1e-30j, 1e30j, complex(np.inf, 1), complex(0, np.nan)])

@@ -552,6 +552,7 @@ def of_many(x):
     return 2 * x + 1
 
 
+@pytest.mark.later
 def test_threads_read_one_function_at_the_same_time() -> None:
     source = "def made(y: Line):\n    for i in y.mine():\n        y[i] = of_many(y[i])\n"
     begin, results = threading.Barrier(8), []

@@ -267,6 +267,7 @@ def test_signatures_show_the_value_of_a_private_constant(kind: str, name: str) -
     assert signed == ("(*, workspace: int = 33554432, alignment: int = 256)", "Any")
 
 
+@pytest.mark.later
 @pytest.mark.usefixtures("extension")
 def test_a_librarys_page_names_its_header_and_its_guide() -> None:
     records = importlib.import_module("_records")

@@ -199,6 +199,7 @@ def test_wrong_kinds_of_pointers_are_offload_errors() -> None:
         blas.copy(dx, dy)
 
 
+@pytest.mark.later
 def test_functions_of_numpy_name_the_kernel_of_a_formula_that_does_it(device: str) -> None:
     """The remedies in the errors are run, and have the results of NumPy."""
     if Device(device).model.startswith("double"):

@@ -89,7 +89,7 @@ def fails(script: str) -> bool:
     return False
 
 
-@pytest.mark.later(but="hash")
+@pytest.mark.later
 @pytest.mark.parametrize("contents", ["hash", "inputs"])
 def test_an_ordering_error_is_shrunk_to_a_script_that_shows_it(
     contents: Literal["hash", "inputs"], unordered: Device, tmp_path: Path
@@ -113,6 +113,7 @@ def test_an_ordering_error_is_shrunk_to_a_script_that_shows_it(
     assert not fails(shrunk[0].script)
 
 
+@pytest.mark.later
 def test_a_number_that_is_returned_too_early_is_found(unordered: Device, tmp_path: Path) -> None:
     place = f"call 10, blas.asum, {HERE}:{line_of('this number')}: the result is off by"
 
