@@ -108,6 +108,7 @@ def test_a_plan_has_the_calls_of_children(device: str, program: Path, tmp_path: 
     assert sum(row["refused"]["by the plan"] for row in child["rows"]) == child["calls"] == 4
 
 
+@pytest.mark.later
 def test_a_child_that_cannot_be_accelerated_says_so_and_runs(program: Path) -> None:
     environment = {**os.environ, "OFFLOAD_ARGS_RUN": "{}"}
     code = f"import sys; sys.path.insert(0, {os.fspath(startup())!r}); import sitecustomize; import numpy; print(1)"

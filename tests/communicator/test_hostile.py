@@ -344,6 +344,7 @@ communicator.barrier()
 """
 
 
+@pytest.mark.later
 def test_a_forked_child_disturbs_no_rank(port: int) -> None:
     """The child is refused, and the rank goes on after the child's end."""
     code = (
@@ -432,6 +433,7 @@ def many(make, count=50):
 """
 
 
+@pytest.mark.later
 def test_fifty_communicators_of_threads_leave_nothing() -> None:
     code = """
 many(lambda: Communicator.run(use, devices=["host"] * 3))

@@ -86,6 +86,7 @@ def test_processes_may_wait_longer_than_the_system_does(port: int, timeout: str)
         assert (status, out, errors) == (0, "3.0\n", "")
 
 
+@pytest.mark.later
 def test_torchrun_may_listen_at_the_last_port(torchruns_own_port: None) -> None:
     for status, out, errors in end(launched(["-c", MEET.format(timeout=LATE)], 2, 65535)):
         assert (status, out, errors) == (0, "3.0\n", "")
@@ -99,6 +100,7 @@ def test_numbers_that_are_no_ports(number: str, monkeypatch: pytest.MonkeyPatch)
         Communicator.from_environment(device="host")
 
 
+@pytest.mark.later
 def test_a_port_that_is_free_a_little_later(port: int) -> None:
     """A rank 0 of an earlier run may still hold the port."""
     with socket.create_server(("127.0.0.1", port)):

@@ -114,6 +114,7 @@ def test_an_exchange_loses_no_value(device: str, kind: str) -> None:
     np.testing.assert_array_equal(np.sort(np.append(seen, place)), np.arange(n + 1, dtype=dtype))
 
 
+@pytest.mark.later
 @types("float", "double")
 def test_dynamic_shared_memory_has_the_elements_that_the_launch_asked_for(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])

@@ -238,6 +238,7 @@ def test_a_slice_of_columns_reaches_from_its_first_element_to_its_last(device: s
     np.testing.assert_array_equal(c, a[:, 2:7])
 
 
+@pytest.mark.later
 def test_the_next_launch_has_a_record_of_its_own(device: str) -> None:
     a, c = ramp(100), np.zeros(100, F)
     shifted = checked("shifted", device)

@@ -358,6 +358,7 @@ def test_tiles_with_what_lies_around_them(device: str, block: Any) -> None:
     np.testing.assert_array_equal(c, expected)
 
 
+@pytest.mark.later
 def test_a_kernel_by_threads_has_no_phases_on_the_cpu() -> None:
     head = "OA_KERNEL(copy, oa::In<float> from, oa::Out<float> to, int rows, int columns) {"
     source = COPY.replace(head, head + "here.phase([&](const oa::Here &) {});")

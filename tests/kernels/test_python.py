@@ -352,6 +352,7 @@ def wave(of: WAVE, y: Out[np.float64].by(Linear1D())):
         y[i] = of["line"]["slope"] * i + start_of(of, 2) + (of.size if of["a bit"] else 0) + of.z.imag * of["c"][1]
 
 
+@pytest.mark.later
 def test_fields_have_names_and_may_be_structs(device: str) -> None:
     y = np.zeros(50)
     offload(wave, ((0.5, 3.0), 0.25, -7, True, 1 + 2j, (1, 2, 3)), y, device=device)
@@ -527,6 +528,7 @@ def test_a_formula_of_a_power_or_of_other_shapes_gets_a_remedy(device: str) -> N
     assert y.tolist() == [[1, 2, 3], [1, 2, 3]]
 
 
+@pytest.mark.later
 def test_a_reduction_of_a_column_takes_a_copy_of_it(device: str) -> None:
     total = reduce("sum", x=np.float64)
     A, result = np.arange(16.0).reshape(4, 4), np.zeros(1)

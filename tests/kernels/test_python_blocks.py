@@ -365,6 +365,7 @@ def test_a_barrier_in_a_function_is_refused_with_its_line() -> None:
         kernel(in_a_function)
 
 
+@pytest.mark.later
 def test_a_barrier_that_all_threads_reach_is_not_refused() -> None:
     @kernel
     def reached(n: np.int32, x: In[np.int32], y: InOut[np.float32].by(GridStride1D())):

@@ -229,6 +229,7 @@ def begun_by_a_number(
         c[i] = value + least
 
 
+@pytest.mark.later
 def test_a_variable_that_begins_with_a_number_can_be_used_before_it_changes(device: str) -> None:
     x = np.array([-1, 0, 0.1, 0.3, 2], np.float32)
     k = np.array([0, 3, -5, 7, 300], np.int16)
@@ -261,6 +262,7 @@ def inverse_of_floats(x: In[np.float32], y: Out[np.float64].by(Linear1D())):
         y[i] = x[i] ** -1
 
 
+@pytest.mark.later
 def test_a_whole_number_has_no_negative_power_as_in_numpy(device: str) -> None:
     line = inverse._written.line + 2
     with pytest.raises(errors.KernelError, match=rf":{line}: inverse: int32 to a negative power: write 1 / x, or"):
@@ -286,6 +288,7 @@ def whole_numbers(
         g[i] = min(u[i], 2**63) >> 1
 
 
+@pytest.mark.later
 def test_whole_numbers_at_their_ends_are_those_of_numpy(device: str) -> None:
     least, most = -(2**63), 2**63 - 1
     n, m = (grid.ravel() for grid in np.meshgrid([least, -100, -1, 0, 1, most], [least, -1, 0, 1, 63, 64, 65, most]))

@@ -429,6 +429,7 @@ def calls_those_that_return(y: Line):
         y[i] = forever(y[i]) + one_of_two(y[i])
 
 
+@pytest.mark.later
 def test_a_function_returns_a_value_on_each_path() -> None:
     line = inspect.getsourcelines(positive.function)[1] + 2
     with pytest.raises(errors.KernelError, match=rf"{__file__}:{line}: positive: positive may end without a value: "):
@@ -498,6 +499,7 @@ def calls_until_it_breaks(y: Line):
         y[i] = until_it_breaks(y[i])
 
 
+@pytest.mark.later
 def test_a_loop_without_end_and_an_assert_of_false_need_no_return() -> None:
     y = np.array([1, 7], np.float32)
     for device in ("host", "sim"):

@@ -181,6 +181,7 @@ OA_KERNEL(halves, oa::In<float> x, oa::Out<float> y, int n) {
 """
 
 
+@pytest.mark.later
 def test_a_launch_whose_results_are_not_those_of_the_host_is_named_with_its_line(tmp_path: Path) -> None:
     """The kernel does not write a part of its Out, where sim and the host have different bytes."""
     types = [In[np.float32], Out[np.float32], np.int32]
@@ -205,6 +206,7 @@ extern "C" __global__ void plain(const float *matrix, float *__restrict__ y, int
 """
 
 
+@pytest.mark.later
 def test_a_recording_has_the_names_of_a_kernels_parameters(tmp_path: Path) -> None:
     A, x, y = np.ones((5, 20), np.float32), np.ones(20, np.float32), np.ones(20, np.float32)
     add = Kernel.compile(SOURCE, "add", [In[np.float32], InOut[np.float32], np.int32], device="host")

@@ -165,7 +165,7 @@ def test_factors_that_failed_are_made_anew(factors: str, step: str, monkeypatch:
     assert alive == [0]
 
 
-@pytest.mark.later(but="sim:0")
+@pytest.mark.later
 def test_the_first_solve_of_a_process_and_a_solve_after_a_product_are_equal(on: str) -> None:
     code = f"""
 import numpy as np
