@@ -13,7 +13,7 @@ import numpy as np
 
 from ._instead import instead_of
 from ._keywords import instead_of_keyword
-from .display import nearest
+from .display import nearest, plural
 from .errors import ArgumentTypeError, OffloadError
 from .pointers import DevicePtr
 
@@ -34,6 +34,7 @@ __all__ = [
 #: {function: the end of the message about too many arguments}.
 _FORMS: Final = {
     "update": "; for several arrays, with update(x), update(y):",
+    "offload_args.capture": "; name the pointers: region.capture(x=dx)",
     "Device": '; the number stands in the name, Device("cuda:0")',
 }
 
@@ -45,8 +46,9 @@ def title(function: Any) -> str:
     """Return a function's name in programs, such as "blas.gemv"; the plain name outside this package."""
     name = getattr(function, "__name__", type(function).__name__)
     package, _, rest = (getattr(function, "__module__", None) or "").partition(".")
-    if name in ("__init__", "__new__"):
-        return str(function.__qualname__.partition(".")[0])
+    owner, _, method = getattr(function, "__qualname__", "").rpartition(".")
+    if owner and "<" not in owner:
+        return str(owner if method in ("__init__", "__new__") else function.__qualname__)
     public = vars(sys.modules[__package__]).get(name)
     if package != __package__ or not rest or function in (public, getattr(public, "__wrapped__", None)):
         return name
@@ -157,6 +159,10 @@ def written_as(function: Any, options: Sequence[str] | None = None) -> str:
     return f"write {title(function)}({', '.join(order)})"
 
 
+def _positional(count: str) -> str:
+    return f"positional {plural('argument', int(count))}"
+
+
 def is_of_signature(error: TypeError) -> bool:
     """Return whether Python raised an error before a function began, because its signature lacks these arguments.
 
@@ -177,12 +183,13 @@ def signature_error(
         names, count, arguments = names[1:], count - 1, arguments[1:]
         counts = r"\d+(?= positional arguments? but)|(?<=from )\d+|(?<=but )\d+"
         text = re.sub(counts, lambda number: str(int(number[0]) - 1), text)
-        text = text.replace(" 1 positional arguments", " 1 positional argument")
+        text = re.sub(r"takes (\d+) positional arguments?", lambda m: f"takes {m[1]} {_positional(m[1])}", text)
+        text = text.replace("but 1 were", "but 1 was")
     unknown = next((word for word in keywords if word not in names), "") if "keyword" in text else ""
     instead = instead_of_keyword(name, unknown, names) if unknown else ""
     if unknown in ("device", "devices") and instead:
         return ArgumentTypeError(f"{name}{text}{instead}")
-    options = names[count:] if len(arguments) > count or unknown else ()
+    options = names[count:] if len(arguments) > count or unknown or "keyword-only" in text else ()
     remedy = written_as(function, options)
     if len(arguments) > count and name.partition(".")[0] in ("blas", "lapack"):
         remedy += ": sizes, leading dimensions and increments come from the pointers"

@@ -18,7 +18,7 @@ from ._bodies import fixed_values
 from ._operands import checking
 from .arguments import Scratch
 from .display import plural, shown, size_text
-from .dtypes import copied
+from .dtypes import converted, copied, spelled
 from .errors import (
     AliasError,
     ArgumentError,
@@ -31,7 +31,7 @@ from .errors import (
     StalePointerError,
     caller_name,
 )
-from .pointers import DevicePtr, _values
+from .pointers import DevicePtr, _values, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,7 +293,10 @@ class Graph:
             value = _values(f"Graph.replay: {name}", value, pointer.dtype)
         if not isinstance(value, (DevicePtr, np.ndarray, np.generic)):
             needed = "a NumPy array or a DevicePtr" if pointer.shape else "a number or a DevicePtr"
-            raise ArgumentTypeError(f"Graph.replay: {name} needs {needed}, got {type(value).__name__}")
+            remedy = listed(name, value, spelled(pointer.dtype.name)).removesuffix(", and lend that")
+            raise ArgumentTypeError(
+                f"Graph.replay: {name} needs {needed}, got {type(value).__name__}{'; ' * bool(remedy)}{remedy}"
+            )
         if not rights.writable:
             raise DirectionError(
                 f"Graph.replay: {name} was lent as In or is read-only; lend it as InOut, or a copy of it"
@@ -304,7 +307,10 @@ class Graph:
                 "shapes"
             )
         if value.dtype != pointer.dtype:
-            raise DTypeError(f"Graph.replay: {name} needs {pointer.dtype}, got {value.dtype}; convert it first")
+            raise DTypeError(
+                f"Graph.replay: {name} needs {pointer.dtype}, got {value.dtype}; "
+                f"{converted(name, pointer.dtype.name, value)}"
+            )
         return value
 
     def __reduce__(self) -> Any:
@@ -360,6 +366,8 @@ class Capture:
         for name, value in names.items():
             if not isinstance(value, (DevicePtr, np.generic)) and type(value) not in (float, complex):
                 remedy = f"; a NumPy scalar has a dtype, such as np.int32({value})" if isinstance(value, int) else ""
+                if isinstance(value, np.ndarray):
+                    remedy = f"; pass its pointer, such as {name}=d{name}"
                 raise ArgumentTypeError(
                     f"offload_args.capture: {name} needs a DevicePtr of the region, or a float or NumPy scalar, got "
                     f"{type(value).__name__}{remedy}"

@@ -90,6 +90,8 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     """
     if not isinstance(array, np.ndarray):
         remedy = "; to_host() reads a pointer, and assign(values) writes one" if isinstance(array, DevicePtr) else ""
+        if isinstance(array, (list, tuple)) and any(isinstance(part, np.ndarray) for part in array):
+            remedy = "; update one array after the other: for x in arrays: update(x)"
         raise ArgumentTypeError(
             f"update: array needs the NumPy array that was lent, got {type(array).__name__}{remedy}"
         )
@@ -348,6 +350,7 @@ class offload_args(_core.Region["_Pointers_co"]):
             )
         return Stream(self)
 
+    @telling
     def capture(self, /, **names: Any) -> Capture:
         """Capture the calls of the region within a block, instead of running them: `with region.capture(x=dx) as g:`.
 
@@ -376,6 +379,7 @@ class offload_args(_core.Region["_Pointers_co"]):
 
         return Capture(self, names)
 
+    @telling
     def loop(self, body: Callable[[], object], *, until: DevicePtr[Any], at_most: int) -> int:
         """Repeat calls until one of them has set a number on the device, and return the number of repetitions.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..devices import by_number, opened
-from ..display import plural
+from ..display import plural, shown
 from ..errors import ArgumentError, ForkedError
 from .collect import Site, collector
 from .listeners import failure, nvtx_ranges
@@ -39,8 +39,8 @@ class Trace:
 
     def __init__(self, *, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> None:
         self._progress = seconds_of(progress, "trace: progress")
-        if limit < 0:
-            raise ArgumentError(f"trace: limit needs 0 or more events, got {limit}")
+        if not isinstance(limit, int) or limit < 0:
+            raise ArgumentError(f"trace: limit needs a number of events, 0 or more, got {shown(limit)}")
         self.flags = _core.OA_TRACE_ON | (_core.OA_TRACE_CHECKSUMS if checksums else 0)
         self.begun = 0
         self.ended = 0

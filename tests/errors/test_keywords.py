@@ -10,7 +10,7 @@ import pytest
 
 import offload_args as package
 from offload_args import Scratch, blas, fft, lapack, linalg, offload_args, sparse, trace, update
-from offload_args.errors import ArgumentTypeError, HostAccessError
+from offload_args.errors import ArgumentError, ArgumentTypeError, DTypeError, HostAccessError
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -335,3 +335,33 @@ def test_a_region_that_is_unpacked_is_entered_first(device: str) -> None:
     blas.axpy(1.0, dx, dy)
     region.close()
     assert y.tolist() == [2, 2, 2]
+
+
+def test_captures_and_loops_tell_their_arguments(device: str) -> None:
+    x, y = np.ones(3), np.zeros(3)
+    region = offload_args(x, y, device=device)
+    untyped: Any = region
+    with region as (dx, dy):
+        with pytest.raises(ArgumentTypeError, match=r"capture\(\) takes 0 .* but 1 was given; .*: region\.capture"):
+            untyped.capture(dx)
+        with pytest.raises(ArgumentTypeError, match=r"got ndarray; pass its pointer, such as x=dx$"):
+            untyped.capture(x=x)
+        with region.capture(x=dx) as g:
+            blas.axpy(1.0, dx, dy)
+        with pytest.raises(ArgumentTypeError, match=r"loop\(\) missing 2 .*; write offload_args\.loop\(body, until="):
+            untyped.loop(lambda: None)
+        with pytest.raises(ArgumentTypeError, match=r"got list; make it an array, x = np\.asarray\(x, np\.float64\)$"):
+            g.replay(x=[1.0, 2.0, 3.0])
+        g.replay(x=np.asarray([1.0, 2.0, 3.0], np.float64))
+        single = np.ones(3, np.float32)
+        with pytest.raises(DTypeError, match=r"; convert it first: x = x\.astype\(np\.float64\)$"):
+            g.replay(x=single)
+        g.replay(x=single.astype(np.float64))
+        with pytest.raises(ArgumentTypeError, match=r"; update one array after the other: for x in arrays: update"):
+            untyped_update: Any = update
+            untyped_update([x, y])
+        for array in (x, y):
+            update(array)
+    assert y.tolist() == [2, 3, 4]
+    with pytest.raises(ArgumentError, match=r"^trace: limit needs a number of events, 0 or more, got 'a'$"):
+        trace(limit="a").__enter__()  # type: ignore[arg-type]
