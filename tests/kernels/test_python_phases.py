@@ -299,6 +299,7 @@ def test_atomic_counts_of_integers_run_in_phases() -> None:
         assert in_phases(way) == is_phased
 
 
+@pytest.mark.later
 def test_the_kernels_of_the_benchmark_run_in_phases() -> None:
     folder = Path(__file__).parents[2] / "benchmarks"
     sys.path.insert(0, str(folder))

@@ -147,7 +147,7 @@ def test_arguments_may_be_named() -> None:
         ((1, 2, 3, 4), {"m": 1}, "dscal() got an unexpected keyword argument 'm'"),
         ((1, 2, 3, 4), {"handle": 1}, "dscal() got an unexpected keyword argument 'handle'"),
         ((1, 2, 3, 4), {"result": 1}, "dscal() got an unexpected keyword argument 'result'"),
-        ((), {"n\0": 1}, "dscal() got an unexpected keyword argument 'n\\x00'"),
+        ((), {"n\0": 1}, "dscal() got an unexpected keyword argument 'n\\x00'; did you mean n?"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named_as_pythons_own_functions_do(
