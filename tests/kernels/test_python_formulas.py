@@ -283,3 +283,12 @@ def test_wrong_formulas_and_operations_are_told_with_the_right_form() -> None:
             errors.ArgumentError, match=r"needs 1 element of float64, got 2 .*= np\.empty\(1, np\.float64\)$"
         ):
             total(dx, dresult)
+
+
+def test_integers_in_arrays_are_the_newest(running_device: str) -> None:
+    shift = elementwise("y = x + n", x=In[np.float64], y=Out[np.float64], n=np.int64)
+    number, x, y = np.array(1), np.zeros(2), np.zeros(2)
+    with offload_args(number, x, y, device=running_device) as (dnumber, dx, dy):
+        dnumber.fill(7)
+        launch(shift, dx, dy, number)
+    assert y.tolist() == [7, 7]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from offload_args import In, Out, blas, call, lapack, launch, linalg, offload_args, update
+from offload_args import blas, call, lapack, linalg, offload_args, update
 from offload_args.errors import CaptureError, HostPointerError
-from offload_args.kernels import elementwise
 
 
 def lent(values: Any) -> NDArray[np.float64]:
@@ -131,15 +130,6 @@ def test_a_number_that_captured_calls_write_is_refused_as_a_number_of_the_host(d
             blas.scal(2.0, dnumber.reshape(1))
             with pytest.raises(CaptureError):
                 blas.scal(number, dx)
-
-
-def test_integers_of_kernels_in_arrays_are_the_newest(device: str) -> None:
-    shift = elementwise("y = x + n", x=In[np.float64], y=Out[np.float64], n=np.int64)
-    number, x, y = np.array(1), np.zeros(2), np.zeros(2)
-    with offload_args(number, x, y, device=device) as (dnumber, dx, dy):
-        dnumber.fill(7)
-        launch(shift, dx, dy, number)
-    assert y.tolist() == [7, 7]
 
 
 def test_norms_of_condition_numbers_are_the_newest(device: str) -> None:
