@@ -57,7 +57,7 @@ class SlotModel(models.PointerModel):
 
 
 class ThreadsType(types.IterableType):
-    """Threads of a block: those of a row, or the first ones of all rows."""
+    """The threads of one row of a block, or the first thread of each row."""
 
     def __init__(self, along: str) -> None:
         self.along = along

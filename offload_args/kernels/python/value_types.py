@@ -299,7 +299,7 @@ def array_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 class ThreadOfBlock:
-    """A thread with the attributes HERE, of which each use loads and computes one."""
+    """A thread with the attributes HERE. Each use of an attribute loads and computes it."""
 
     def __init__(self, context: Any, builder: Any, value: Any) -> None:
         self.builder, self.thread = builder, cgutils.create_struct_proxy(THREAD)(context, builder, value)
