@@ -23,6 +23,8 @@ from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
+
 from . import _core
 from .devices import Device, is_name
 from .display import html_table, nearest, plural, shown, size_text, text_table, time_text
@@ -98,6 +100,27 @@ def _serve() -> None:
             return
 
 
+# -- NumPy's own loops -------------------------------------------------------------------------------------------------
+
+
+@cache
+def _loops() -> tuple[dict[str, Any], Any] | None:
+    """Return NumPy's universal functions whose loops may be replaced, and its functions that replace loops."""
+    try:
+        from numpy.linalg import _umath_linalg
+
+        inner = sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"]
+        return {**vars(_umath_linalg), "matmul": np.matmul}, inner._UFUNC_API
+    except (ImportError, KeyError, AttributeError):  # another NumPy: its calls of LAPACK have hooks all the same
+        return None
+
+
+def _hook_loops(hooked: bool) -> None:
+    loops = _loops()
+    if loops is not None:
+        _core.accelerate_loops(*loops, hooked)
+
+
 # -- the active contexts -----------------------------------------------------------------------------------------------
 
 _lock: Final = threading.RLock()
@@ -131,6 +154,7 @@ def _apply() -> None:
     """
     global _server
     if not _active:
+        _hook_loops(False)
         _core.accelerate_stop()
         server, _server = _server, None
         if server is not None and server is not threading.current_thread():
@@ -142,6 +166,7 @@ def _apply() -> None:
     plan = top._plan.decisions.values() if top._plan is not None else ()
     rows = [(row.routine, _number_of_place(row.place), *row[2:5], 1 if row.goes else 2) for row in plan]
     _core.accelerate_plan(rows)
+    _hook_loops(True)
     if _server is None:
         _server = threading.Thread(target=_serve, name="offload_args accelerate", daemon=True)
         _server.start()

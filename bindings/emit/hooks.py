@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..library import Function, Library
 from ..parameters import C_NUMBER, Array, EnumValue, Number, Parameter, Size
 from .c_text import quoted, to_c, wrapped
-from .lapack_hooks import lapack_hook, lapack_routines, lapack_row
+from .lapack_hooks import lapack_hook, lapack_routines, lapack_row, loop_routines, loop_row
 
 _FIRST = "cblas"
 # {family: (three sizes, the number of multiplications, changes)}. The product of the three sizes is about the number of
@@ -284,7 +284,9 @@ def hooks_file(libraries: list[Library]) -> str:
     ]
     lines += ['#pragma GCC diagnostic ignored "-Wpedantic"', ""]
     lapack = lapack_routines() if functions else []
-    numbers = {name: at for at, name in enumerate(sorted([*lapack, *(function.name for function in functions)]))}
+    loops = loop_routines() if functions else {}
+    names = sorted([*lapack, *loops, *(function.name for function in functions)])
+    numbers = {name: at for at, name in enumerate(names)}
     routines = [_Hooked(function, library.constants, numbers[function.name]) for function in
                 sorted(functions, key=lambda function: function.name)] if library else []  # fmt: skip
     count = len(numbers)
@@ -294,10 +296,11 @@ def hooks_file(libraries: list[Library]) -> str:
         lines += _instances(hooked.name, ("cblas", "fortran"), variants)
     for name in lapack:
         lines += [*_macros(lapack_hook(name, numbers[name])), "", *_instances(name, ("fortran",), variants)]
-    families = sorted({name[1:] for name in numbers})
+    families = sorted({name[1:] for name in numbers if name not in loops})
     lines += wrapped(f"static const char *const families[] = {{{', '.join([*map(quoted, families), 'NULL'])}}};")
     lines += [f"static const oa_hooked routines[{count + 1}] = {{"]
     rows = {name: lapack_row(name, numbers[name], families.index(name[1:])) for name in lapack}
+    rows |= {name: loop_row(name, numbers[name], families.index(family)) for name, family in loops.items()}
     for hooked in routines:
         name = hooked.name
         dtype = next(array.dtype for array in hooked.arrays).upper()
@@ -308,10 +311,9 @@ def hooks_file(libraries: list[Library]) -> str:
     for name in numbers:
         lines += rows[name]
     lines += ["    {0},", "};"]
-    names = {hooked.name for hooked in routines}
-    products = [f"{name}_square" if name in names else "NULL" for name in ("sgemm", "dgemm")]
+    products = [f"{name}_square" if name in numbers else "NULL" for name in ("sgemm", "dgemm")]
     for name, handle in (("sgemm", "oa_f32 *"), ("dgemm", "oa_f64 *")):
-        if name in names:
+        if name in numbers:
             lines += [f"static int {name}_square(int64_t n, oa_any *A, oa_any *C) {{"]
             lines += [f"  return oa_blas_{name}(OA_BLAS_NO_TRANS, OA_BLAS_NO_TRANS, n, n, n, 1, ({handle})A, n,"]
             lines += [f"                       ({handle})A, n, 0, ({handle})C, n);", "}"]

@@ -37,6 +37,16 @@ _ROUTINES: dict[str, tuple[str, str, str, str]] = {
     "gelsd": ("sd", f"{_LEAST_SQUARES} iwork info", "m n m<n", "gelsd"),
 }
 _COMPLEX = {"gesdd": f"{_SVD} rwork iwork info", "gelsd": f"{_LEAST_SQUARES} rwork iwork info"}
+# {function of NumPy whose loops have hooks in csrc/accelerate/loops.c: the family that selects it, for real and for
+# complex numbers}
+_LOOPS = {
+    "solve": ("gesv", "gesv"),
+    "inv": ("gesv", "gesv"),
+    "cholesky": ("potrf", "potrf"),
+    "eigh": ("syevd", "heevd"),
+    "svd": ("gesdd", "gesdd"),
+    "gram": ("syrk", "syrk"),
+}
 _LETTERS = {"uplo", "trans", "diag", "side", "jobz", "range"}
 _SIZES = set("m n k nrhs lda ldb ldc ldu ldvt ldz il iu lwork lrwork liwork".split())
 _CONST = {"vl", "vu", "abstol", "rcond"}
@@ -47,6 +57,16 @@ def lapack_routines() -> list[str]:
     """Return the names of all routines, such as "dpotrf"."""
     names = [letter + base for base, (letters, *_) in _ROUTINES.items() for letter in letters]
     return sorted([*names, *(letter + base for base in _COMPLEX for letter in "cz")])
+
+
+def loop_routines() -> dict[str, str]:
+    """Return {name of each of NumPy's functions with a letter, such as "dsolve": its family}."""
+    return {letter + base: families[letter in "cz"] for base, families in _LOOPS.items() for letter in "sdcz"}
+
+
+def loop_row(name: str, number: int, family: int) -> list[str]:
+    """Return the row of one of NumPy's functions, which has no hooks of its own, in the table of all hooks."""
+    return [f'    {{"{name}", {family}, OA_{lapack_dtype(name)}, {number}, {{{{NULL}}}}, {{{{NULL}}}}}},']
 
 
 def lapack_dtype(name: str) -> str:

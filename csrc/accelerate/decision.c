@@ -26,10 +26,11 @@ static int device = -1;
 static int lapack_device = -1; /* the device with an open LAPACK */
 /* is_lacking[number]: the device's library lacks the function for the routine with that number. */
 static bool is_lacking[512];
-static int64_t room;     /* bytes that may stay on the device; 0: any number */
-static double saved;     /* seconds that the device would have saved in the calls so far */
-static int failures;     /* consecutive failures */
-static int64_t again_at; /* ns: no call goes before that time */
+static int64_t room;          /* bytes that may stay on the device; 0: any number */
+static double saved;          /* seconds that the device would have saved in the calls so far */
+static int failures;          /* consecutive failures */
+static int64_t again_at;      /* ns: no call goes before that time */
+static atomic_bool has_steps; /* see oa_program_has_steps */
 static atomic_bool on;
 static atomic_int busy; /* number of threads in calls that are not small */
 static _Thread_local int inside;
@@ -378,9 +379,11 @@ bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_mak
   return try_call(call, &how, operands, count);
 }
 
-bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
+bool oa_program_has_steps(void) { return atomic_load(&has_steps); }
+
+bool oa_program_try_lapack(oa_program_call *call, bool is_lapack, void *arguments, oa_program_lend lend, int refused,
                            const oa_program_operand *operands, int count) {
-  call->is_lapack = true;
+  call->is_lapack = is_lapack;
   return try_call(call, &(wanted){.lent = arguments, .lend = lend, .refused = refused}, operands, count);
 }
 
@@ -462,6 +465,7 @@ int oa_accelerate_stop(void) {
   pthread_mutex_unlock(&patching);
   oa_record_lock();
   device = lapack_device = -1;
+  atomic_store(&has_steps, false);
   oa_record_close();
   oa_record_unlock();
   oa_known_lock();
@@ -499,6 +503,7 @@ int oa_accelerate_use(int number, const oa_accelerate_rates *rates) {
   room = number == -1 ? 0 : info.memory_total / 2;
   oa_model_set(rates ? rates : &nominal);
   device = number;
+  atomic_store(&has_steps, number != -1 && ((info.flags & OA_DEVICE_HOST_CALLS) || strcmp(info.backend, "cuda") == 0));
   memset(is_lacking, 0, sizeof is_lacking);
   failures = 0;
   again_at = 0;

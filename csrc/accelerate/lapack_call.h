@@ -46,7 +46,8 @@ struct oa_lapack_family {
   bool (*is_plain)(const oa_lapack_call *problem);
   /* Sets LAPACK's outputs that are not arrays, except info. */
   void (*finish)(const oa_lapack_call *problem);
-  bool scales; /* LAPACK scales a matrix of very small or very large numbers, and the device's library may not */
+  bool scales;  /* LAPACK scales a matrix of very small or very large numbers, and the device's library may not */
+  bool is_blas; /* all steps are of BLAS: the call needs no LAPACK, and takes NaN and infinity */
 };
 
 /* Read and write the integers of the program. */

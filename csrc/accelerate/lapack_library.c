@@ -228,13 +228,6 @@ int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, in
                  reals, iwork, integers);
 }
 
-/* Computes C (m x n) = the conjugate transpose of A, on a GPU. */
-static int transpose(const oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *C, int64_t ldc) {
-  char name[16];
-  spell(l, name, sizeof name, "geam");
-  return blas(l, name, NULL, "iiii1pi0pipi", N(2), N(2), m, n, A, lda, A, lda, C, ldc);
-}
-
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
                     int64_t ldu, oa_any *VT, int64_t ldvt) {
   static const char form[] = "iiiipippipip";
@@ -249,13 +242,13 @@ int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int
     const int64_t columns = job == 'A' ? n : less;
     oa_any *tall, *V = NULL, *UH = NULL;
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, m, &tall));
-    OA_TRY(transpose(l, n, m, A, lda, tall, n));
+    OA_TRY(oa_lapack_transpose(l, 'C', n, m, A, lda, tall, n));
     if (job == 'N') return cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, tall, n, tall, n, l->info);
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, columns, &V));
     OA_TRY(oa_lapack_scratch(l, l->dtype, m, m, &UH));
     OA_TRY(cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, V, n, UH, m, l->info));
-    OA_TRY(transpose(l, m, m, UH, m, U, ldu));
-    return transpose(l, columns, n, V, n, VT, ldvt);
+    OA_TRY(oa_lapack_transpose(l, 'C', m, m, UH, m, U, ldu));
+    return oa_lapack_transpose(l, 'C', columns, n, V, n, VT, ldvt);
   }
   const int64_t size = less * less + 8 * less + (m + n) * (BLOCK + 1);
   oa_any *work, *rwork;
@@ -313,6 +306,60 @@ int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C) 
   OA_TRY(oa_lapack_identity(l, n, C));
   if (l->gpu) return blas(l, name, NULL, "iiiiii1pipipi", N(0), N(1), N(0), N(0), n, n, A, lda, C, n, C, n);
   return blas(l, name, NULL, "iiiiiii1pipi", N(COLUMNS), N(141), N(121), N(111), N(131), n, n, A, lda, C, n);
+}
+
+int oa_lapack_transpose(oa_lapack *l, char trans, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *C,
+                        int64_t ldc) {
+  char name[16];
+  spell(l, name, sizeof name, "geam");
+  if (l->gpu)
+    return blas(l, name, NULL, "iiii1pi0pipi", operation(l, trans), operation(l, trans), m, n, A, lda, A, lda, C, ldc);
+  if (trans == 'C' && l->dtype != l->real) {
+    oa_any *identity;
+    OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &identity));
+    OA_TRY(oa_lapack_identity(l, n, identity));
+    return oa_lapack_multiply(l, 'C', m, n, n, A, lda, identity, n, C, ldc);
+  }
+  const int64_t itemsize = oa_itemsize(l->dtype), shape[2] = {m, n};
+  const int64_t strides[2] = {itemsize * lda, itemsize}, strides_to[2] = {itemsize, itemsize * ldc};
+  return oa_pointer_copy(C, strides_to, A, strides, 2, shape);
+}
+
+int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, oa_any *C) {
+  static const unsigned char zero[16];
+  const int64_t itemsize = oa_itemsize(l->dtype), shape[2] = {n, n}, strides[2] = {itemsize, itemsize * n};
+  const int64_t lda = trans == 'N' ? n : k;
+  char name[16];
+  snprintf(name, sizeof name, "%csyrk", l->letter);
+  OA_TRY(oa_pointer_fill(C, zero, 2, shape, strides));
+  if (l->gpu) return blas(l, name, NULL, "iiii1pi0pi", fill(l, 'U'), operation(l, trans), n, k, A, lda, C, n);
+  return blas(l, name, NULL, "iiiii1pi0pi", N(COLUMNS), N(121), cblas_operation(trans), n, k, A, lda, C, n);
+}
+
+/* Copies the first j elements of column j of A to row j of C. */
+static int copy_column(oa_lapack *l, int64_t n, int64_t j, oa_any *A, oa_any *C) {
+  const int64_t itemsize = oa_itemsize(l->dtype), count[1] = {j}, step[1] = {itemsize}, step_to[1] = {itemsize * n};
+  oa_any *column, *row;
+  OA_TRY(oa_pointer_view(A, j * n * itemsize, 1, count, step, &column));
+  int status = oa_pointer_view(C, j * itemsize, 1, count, step_to, &row);
+  if (!status) {
+    status = oa_pointer_copy(row, step_to, column, step, 1, count);
+    oa_pointer_release(row);
+  }
+  oa_pointer_release(column);
+  return status;
+}
+
+int oa_lapack_both(oa_lapack *l, int64_t n, oa_any *A, oa_any *C) {
+  char name[16];
+  if (!l->gpu) {
+    OA_TRY(oa_lapack_copy(l, n, n, A, n, C, n));
+    for (int64_t j = 1; j < n; j++) OA_TRY(copy_column(l, n, j, A, C));
+    return OA_OK;
+  }
+  spell(l, name, sizeof name, "geam");
+  OA_TRY(blas(l, name, NULL, "iiii1pi1pipi", N(0), N(1), n, n, A, n, A, n, C, n));
+  return oa_lapack_copy(l, 1, n, A, n + 1, C, n + 1); /* the sum has the diagonal twice */
 }
 
 int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to) {

@@ -51,6 +51,13 @@ int oa_lapack_multiply(oa_lapack *l, char trans, int64_t m, int64_t n, int64_t k
                        int64_t ldb, oa_any *C, int64_t ldc);
 /* Sets C (n x n, without gaps) to the upper triangle of A, and zeros below it. */
 int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C);
+/* Sets C (m x n) to op(A), by trans T or C; A has n rows. */
+int oa_lapack_transpose(oa_lapack *l, char trans, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *C, int64_t ldc);
+/* Sets the upper triangle of C (n x n, without gaps) to A A^T by trans N, or to A^T A by trans T, and the rest
+ * to zero. A has no gaps; k is the inner size. */
+int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, oa_any *C);
+/* Sets C to the symmetric matrix whose upper triangle is in A, with zeros below it. Both have no gaps. */
+int oa_lapack_both(oa_lapack *l, int64_t n, oa_any *A, oa_any *C);
 /* Sets A to the identity of order n, without gaps. */
 int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A);
 /* Copies from (rows x columns) to `to`. */

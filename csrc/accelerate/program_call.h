@@ -110,10 +110,12 @@ int oa_program_leave(oa_region *region, int status);
  * are preserved. */
 bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
                     const oa_program_operand *operands, int count);
-/* Makes a call of LAPACK on the device, as oa_program_try makes a call of BLAS. `call` already has its steps and
- * shares. `refused`: the reason why the call can't go, or -1. */
-bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
+/* Makes a call of several steps on the device, as oa_program_try makes a call of BLAS. `call` already has its steps and
+ * shares. `is_lapack`: steps are of LAPACK. `refused`: the reason why the call can't go, or -1. */
+bool oa_program_try_lapack(oa_program_call *call, bool is_lapack, void *arguments, oa_program_lend lend, int refused,
                            const oa_program_operand *operands, int count);
+/* Returns whether an open device has the steps of lapack_library.h that are of BLAS. */
+bool oa_program_has_steps(void);
 /* Notes that the original has made the call. */
 void oa_program_by_host(oa_program_call *call);
 

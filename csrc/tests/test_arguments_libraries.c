@@ -323,6 +323,7 @@ static void accelerate_others(void) {
   CHECK_OK(oa_accelerate_set_site(UINT64_MAX, -1));
   CHECK_OK(oa_accelerate_set_finder(NULL));
   CHECK(!oa_accelerate_family(-1) && !oa_accelerate_family(INT_MAX) && oa_accelerate_family(0));
+  CHECK(!oa_accelerate_loop_at(-1) && !oa_accelerate_loop_at(INT_MAX) && oa_accelerate_loop_at(0)->hook);
   CHECK(!oa_accelerate_reason_text(-1) && !oa_accelerate_reason_text(OA_REFUSED_COUNT));
   for (int i = 0; i < OA_REFUSED_COUNT; i++) CHECK(oa_accelerate_reason_text(i));
 }
@@ -368,6 +369,7 @@ static const struct wrong_test tests[] = {
     {"oa_accelerate_set_site", accelerate_others},
     {"oa_accelerate_set_finder", accelerate_others},
     {"oa_accelerate_family", accelerate_others},
+    {"oa_accelerate_loop_at", accelerate_others},
     {"oa_accelerate_reason_text", accelerate_others},
     {"oa_guard_is_default", guards},
     {"oa_guard_set_report", guards},

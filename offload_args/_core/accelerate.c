@@ -159,6 +159,45 @@ static PyObject *accelerate_set_finder(PyObject *Py_UNUSED(module), PyObject *fu
   Py_RETURN_NONE;
 }
 
+typedef int (*replace_loop)(PyObject *ufunc, oa_loop_function loop, const int *types, oa_loop_function *before);
+
+/* Puts `loop` in the place of the loop of a universal function that has these types. */
+static int put_loop(replace_loop replace, PyObject *ufunc, const char *types, oa_loop_function loop,
+                    oa_loop_function *before) {
+  int numbers[8] = {0};
+  /* the letters of float32, float64, complex64 and complex128, and their numbers in NumPy */
+  for (int i = 0; types[i]; i++) numbers[i] = types[i] == 'f' ? 11 : types[i] == 'd' ? 12 : types[i] == 'F' ? 14 : 15;
+  return replace(ufunc, loop, numbers, before);
+}
+
+/* ({name: universal function}, NumPy's capsule of functions for them, whether hooks replace the loops): replaces the
+ * loops of NumPy's functions by hooks, or puts NumPy's loops back. */
+static PyObject *accelerate_loops(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  enum { REPLACE_LOOP_BY_SIGNATURE = 30 }; /* its place in the table of NumPy's C API, which is part of NumPy's ABI */
+  PyObject *functions, *capsule;
+  int hooked;
+  if (!PyArg_ParseTuple(arguments, "O!Op", &PyDict_Type, &functions, &capsule, &hooked)) return NULL;
+  void *const *table = PyCapsule_GetPointer(capsule, NULL);
+  if (table == NULL) return NULL;
+  union {
+    void *address;
+    replace_loop function;
+  } replace = {table[REPLACE_LOOP_BY_SIGNATURE]};
+  oa_accelerate_loop *loop;
+  for (int i = 0; (loop = oa_accelerate_loop_at(i)) != NULL; i++) {
+    PyObject *ufunc = PyDict_GetItemString(functions, loop->function);
+    if (ufunc == NULL) continue;
+    oa_loop_function before = NULL;
+    /* No thread can fetch a loop meanwhile: NumPy fetches it with Python's lock. */
+    if (!hooked) {
+      if (loop->original != NULL) put_loop(replace.function, ufunc, loop->types, loop->original, &before);
+    } else if (put_loop(replace.function, ufunc, loop->types, loop->hook, &before) == 0 && before != loop->hook) {
+      loop->original = before;
+    }
+  }
+  Py_RETURN_NONE;
+}
+
 static PyObject *row_of(const oa_accelerate_row *row) {
   PyObject *refused = tuple_of(OA_REFUSED_COUNT, row->refused);
   if (refused == NULL) return NULL;
@@ -249,6 +288,7 @@ static PyMethodDef accelerate_functions[] = {
     {"accelerate_wait", accelerate_wait, METH_NOARGS, NULL},
     {"accelerate_set_site", accelerate_set_site, METH_VARARGS, NULL},
     {"accelerate_set_finder", accelerate_set_finder, METH_O, NULL},
+    {"accelerate_loops", accelerate_loops, METH_VARARGS, NULL},
     {"accelerate_read", accelerate_read, METH_NOARGS, NULL},
     {"accelerate_plan", accelerate_plan, METH_O, NULL},
     {"accelerate_families", accelerate_families, METH_NOARGS, NULL},

@@ -138,6 +138,17 @@ const char *oa_accelerate_family(int number);
 /* Returns the text of an oa_accelerate_reason for reports, such as "not faster"; NULL for other numbers. */
 const char *oa_accelerate_reason_text(int reason);
 
+/* A loop of a generalized universal function of NumPy, as PyUFunc_ReplaceLoopBySignature takes it. */
+typedef void (*oa_loop_function)(char **arguments, const intptr_t *sizes, const intptr_t *steps, void *data);
+typedef struct oa_accelerate_loop {
+  const char *function; /* such as "cholesky_lo", or "matmul" */
+  char types[8];        /* of all operands, by NumPy's letters, such as "dd" */
+  oa_loop_function hook;
+  oa_loop_function original; /* the caller sets it before the hook may be called */
+} oa_accelerate_loop;
+/* Returns loop `number`, which the caller may put in place of NumPy's; NULL beyond the last number. */
+oa_accelerate_loop *oa_accelerate_loop_at(int number);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

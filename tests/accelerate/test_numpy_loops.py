@@ -1,0 +1,234 @@
+"""NumPy's functions of matrices in C order go to a device as a whole, without NumPy's copies to the order of LAPACK."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.linalg import _umath_linalg
+
+from offload_args import _core, accelerate, testing
+
+NAMES = ("solve", "solve1", "inv", "cholesky_lo", "eigh_lo", "eigh_up", "eigvalsh_lo", "svd_f", "svd_s")
+KINDS = {"f4": "d", "f8": "d", "c8": "z", "c16": "z"}  # NumPy computes all but products in double precision
+ATOL = {"f4": 2e-3, "f8": 1e-9, "c8": 2e-3, "c16": 1e-9}
+
+
+@pytest.fixture
+def solver(device: str) -> str:
+    """A device that has LAPACK; AMD's GPUs have none in this build."""
+    if device.startswith("hip"):
+        pytest.skip("device unavailable: this build has no LAPACK for it")
+    return device
+
+
+def numbers(rows: int, columns: int, dtype: str = "f8") -> np.ndarray:
+    rng = np.random.default_rng(rows * 1000 + columns)
+    parts = rng.standard_normal((2, rows, columns))
+    return (parts[0] + 1j * parts[1] if np.dtype(dtype).kind == "c" else parts[0]).astype(dtype)
+
+
+def positive(n: int, dtype: str = "f8") -> np.ndarray:
+    A = numbers(n, n, dtype)
+    return np.asarray(A @ A.conj().T + n * np.eye(n), dtype)
+
+
+def sent(device: str, call: Callable[[], Any], routine: str) -> Any:
+    """Return the result of a call that goes to a device as this routine, and no other call with it."""
+    with accelerate(device, margin=0) as on:
+        result = call()
+    assert {row.routine: row.gone for row in on.report.rows} == {routine: 1}, on.report
+    return result
+
+
+def agree(actual: np.ndarray, expected: np.ndarray, dtype: str) -> None:
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=ATOL[dtype] * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_systems_and_inverses(solver: str, dtype: str) -> None:
+    A, letter = numbers(31, 31, dtype), KINDS[dtype]
+    for B in (A[:, 0].copy(), A[:, :1].copy(), A[:, 2:7].copy()):
+        agree(sent(solver, lambda B=B: np.linalg.solve(A, B), f"{letter}solve"), np.linalg.solve(A, B), dtype)
+    agree(sent(solver, lambda: np.linalg.inv(A), f"{letter}inv"), np.linalg.inv(A), dtype)
+
+
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_cholesky_reads_one_triangle(solver: str, dtype: str) -> None:
+    S = positive(29, dtype)
+    S[np.triu_indices(29, 1)] = 7
+    agree(sent(solver, lambda: np.linalg.cholesky(S), f"{KINDS[dtype]}cholesky"), np.linalg.cholesky(S), dtype)
+
+
+@pytest.mark.parametrize("triangle", ["L", "U"])
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_eigenvalues_and_vectors(solver: str, dtype: str, triangle: str) -> None:
+    S = numbers(27, 27, dtype)
+    full = np.tril(S, -1) if triangle == "L" else np.triu(S, 1)
+    full = (full + full.conj().T + np.diag(S.diagonal().real)).astype(dtype)
+    np.fill_diagonal(S, S.diagonal().real)
+    w, v = sent(solver, lambda: np.linalg.eigh(S, triangle), f"{KINDS[dtype]}eigh")
+    agree(w, np.linalg.eigh(S, triangle)[0], dtype)
+    agree(full @ v, v * w, dtype)
+    agree((v.conj().T @ v).astype(dtype), np.eye(27, dtype=dtype), dtype)
+    values = sent(solver, lambda: np.linalg.eigvalsh(S, triangle), f"{KINDS[dtype]}eigh")
+    agree(values, w, dtype)
+
+
+@pytest.mark.parametrize("shape", [(23, 23), (31, 12), (12, 31)], ids=str)
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_singular_values_and_vectors(solver: str, dtype: str, shape: tuple[int, int]) -> None:
+    A, k, name = numbers(*shape, dtype), min(shape), f"{KINDS[dtype]}svd"
+    for full in (True, False):
+        U, s, Vh = sent(solver, lambda full=full: np.linalg.svd(A, full_matrices=full), name)
+        expected = np.linalg.svd(A, full_matrices=full)
+        agree(s, expected[1], dtype)
+        assert U.shape == expected[0].shape and Vh.shape == expected[2].shape
+        agree(((U[:, :k] * s) @ Vh[:k]).astype(dtype), A, dtype)
+        for Q in (U, Vh.conj().T):
+            agree((Q.conj().T @ Q).astype(dtype), np.eye(Q.shape[1], dtype=dtype), dtype)
+    agree(sent(solver, lambda: np.linalg.svd(A, compute_uv=False), name), s, dtype)
+
+
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_a_matrix_times_its_own_transpose(solver: str, dtype: str) -> None:
+    letter = {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}[dtype]
+    for A in (numbers(41, 13, dtype), numbers(13, 41, dtype)):
+        for call in (lambda A=A: A @ A.T, lambda A=A: A.T @ A):
+            result = sent(solver, call, f"{letter}gram")
+            agree(result, call(), dtype)
+            np.testing.assert_array_equal(result, result.T)
+
+
+def test_products_keep_nan_and_infinity_in_their_place(solver: str) -> None:
+    A = numbers(17, 9)
+    A[3, 2], A[5, 1] = np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        expected = A @ A.T
+        result = sent(solver, lambda: A @ A.T, "dgram")
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(result), np.isinf(expected))
+
+
+OTHERS: dict[str, Callable[[np.ndarray], Any]] = {
+    "Fortran order": lambda A: np.linalg.solve(np.asfortranarray(A), A[0]),
+    "strides": lambda A: np.linalg.inv(np.repeat(A, 2, 1)[:, ::2]),
+    "a stack": lambda A: np.linalg.cholesky(np.stack([A, 2 * A])),
+    "a part": lambda A: np.linalg.eigvalsh(A[:20, :20]),
+    "part @ its transpose": lambda A: A[:, :7] @ A[:, :7].T,
+    "into a given array": lambda A: np.matmul(A, A.T, out=np.empty((24, 48))[:, ::2]),
+}
+
+
+@pytest.mark.parametrize("name", [*OTHERS])
+def test_other_arrays_take_the_hooks_of_lapack_and_blas(solver: str, name: str) -> None:
+    A, call = positive(24), OTHERS[name]
+    expected = call(A)
+    with accelerate(solver, margin=0) as on:
+        agree(call(A), expected, "f8")
+    loops = ("dsolve", "dinv", "dcholesky", "deigh", "dgram")
+    assert not {row.routine for row in on.report.rows} & {*loops}
+
+
+def test_faults_are_raised_as_by_numpy(solver: str) -> None:
+    singular, odd, S = np.ones((20, 20)), positive(20), positive(20)
+    odd[1, 2] = np.nan
+    S[5, 5] = -1
+    for call in (
+        lambda: np.linalg.solve(singular, singular[0]),
+        lambda: np.linalg.inv(singular),
+        lambda: np.linalg.cholesky(S),
+        lambda: np.linalg.svd(odd),
+    ):
+        with accelerate(solver, margin=0) as on, pytest.raises(np.linalg.LinAlgError):
+            call()
+        assert on.report.gone == 0
+    with accelerate(solver, margin=0):
+        np.testing.assert_array_equal(np.linalg.inv(odd), np.linalg.inv(odd))
+        np.testing.assert_array_equal(np.isnan(np.linalg.solve(odd, S[0])), True)
+    with accelerate(solver, margin=0) as on, np.errstate(all="raise"):
+        np.linalg.cholesky(positive(20))
+    assert on.report.gone == 2  # positive() has a product
+
+
+def test_arrays_are_read_only_or_empty_or_wrong(solver: str) -> None:
+    A = positive(20)
+    A.flags.writeable = False
+    before = A.copy()
+    agree(sent(solver, lambda: np.linalg.svd(A)[1], "dsvd"), np.linalg.svd(A)[1], "f8")
+    np.testing.assert_array_equal(A, before)
+    with accelerate(solver, margin=0):
+        assert np.linalg.inv(np.empty((0, 0))).shape == (0, 0)
+        assert np.linalg.solve(np.empty((0, 0)), np.empty((0, 3))).shape == (0, 3)
+        assert (np.empty((0, 4)) @ np.empty((0, 4)).T).shape == (0, 0)
+        np.testing.assert_array_equal(np.empty((4, 0)) @ np.empty((4, 0)).T, np.zeros((4, 4)))
+        with pytest.raises(np.linalg.LinAlgError):
+            np.linalg.inv(np.ones((3, 4)))
+
+
+PROGRAMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "solve": lambda A: np.linalg.solve(A, A[:, :3].copy()),
+    "inv": np.linalg.inv,
+    "cholesky": np.linalg.cholesky,
+    "eigh": lambda A: np.linalg.eigh(A)[0],
+    "svd": lambda A: np.linalg.svd(A)[1],
+    "gram": lambda A: A @ A.T,
+}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS])
+def test_a_device_that_fails_at_any_call_changes_nothing(name: str) -> None:
+    A, call = positive(24), PROGRAMS[name]
+    expected, before = call(A), A.copy()
+    sim = testing.sim_device(index=1)
+    with accelerate(sim, margin=0) as on, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in range(1, 60):
+            testing.fail_call(sim, k)
+            agree(call(A), expected, "f8")
+            np.testing.assert_array_equal(A, before)
+        testing.fail_call(sim, 0)
+        warnings.simplefilter("ignore")  # the next region warns once if it can't have a pool
+        agree(call(A), expected, "f8")
+    assert sum(row.refused.get("device failed", 0) for row in on.report.rows) > 0 and on.report.gone > 0
+
+
+def loops_of(name: str) -> list[int]:
+    """Return the addresses of a universal function's loops, which are a field of its struct."""
+    ufunc = getattr(_umath_linalg, name)
+    loops = ctypes.c_void_p.from_address(id(ufunc) + 16 + 4 * ctypes.sizeof(ctypes.c_int)).value
+    assert loops is not None
+    return [ctypes.c_size_t.from_address(loops + 8 * i).value for i in range(ufunc.ntypes)]
+
+
+def test_numpys_loops_come_back_at_the_end() -> None:
+    before = [loops_of(name) for name in NAMES]
+    with accelerate("host", margin=0):
+        during = [loops_of(name) for name in NAMES]
+        with accelerate("sim:0", margin=0):
+            assert [loops_of(name) for name in NAMES] == during
+        assert [loops_of(name) for name in NAMES] == during
+        for old, new in zip(before, during, strict=True):
+            assert not {*old} & {*new}
+    assert [loops_of(name) for name in NAMES] == before
+    assert _core.accelerate_query() == (0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="device unavailable: this system has no fork")
+def test_a_forked_child_computes_on_the_cpu() -> None:
+    A = positive(40)
+    expected = np.linalg.inv(A)
+    with accelerate("host", margin=0) as on:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns about threads
+            child = os.fork()
+        if not child:
+            os._exit(0 if np.array_equal(np.linalg.inv(A), expected) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert on.report.calls == 0
