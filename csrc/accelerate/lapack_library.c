@@ -325,10 +325,9 @@ int oa_lapack_transpose(oa_lapack *l, char trans, int64_t m, int64_t n, oa_any *
   return oa_pointer_copy(C, strides_to, A, strides, 2, shape);
 }
 
-int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, oa_any *C) {
+int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *C) {
   static const unsigned char zero[16];
   const int64_t itemsize = oa_itemsize(l->dtype), shape[2] = {n, n}, strides[2] = {itemsize, itemsize * n};
-  const int64_t lda = trans == 'N' ? n : k;
   char name[16];
   snprintf(name, sizeof name, "%csyrk", l->letter);
   OA_TRY(oa_pointer_fill(C, zero, 2, shape, strides));
@@ -371,17 +370,16 @@ int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, in
 int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum) {
   const char *name = dtype == OA_F32 ? "sasum" : dtype == OA_F64 ? "dasum" : dtype == OA_C64 ? "scasum" : "dzasum";
   const int64_t itemsize = oa_itemsize(dtype);
-  const bool dense = rows == ld || columns == 1;
-  *sum = 0;
-  for (int64_t j = 0; j < (dense ? 1 : columns); j++) {
-    oa_value result = {0};
-    const int64_t count[1] = {dense ? rows * columns : rows};
-    oa_any *view;
-    OA_TRY(oa_pointer_view(A, j * ld * itemsize, 1, count, &itemsize, &view));
-    const int status = blas(l, name, &result, "ipiR", count[0], view, N(1));
-    oa_pointer_release(view);
-    OA_TRY(status);
-    *sum += dtype == OA_F32 || dtype == OA_C64 ? (double)result.single : result.real;
+  const int64_t count[1] = {rows * columns};
+  oa_value result = {0};
+  oa_any *view, *whole = A;
+  if (rows != ld && columns > 1) {
+    OA_TRY(oa_lapack_scratch(l, dtype, rows, columns, &whole));
+    OA_TRY(oa_lapack_copy(l, rows, columns, A, ld, whole, rows));
   }
-  return OA_OK;
+  OA_TRY(oa_pointer_view(whole, 0, 1, count, &itemsize, &view));
+  const int status = blas(l, name, &result, "ipiR", count[0], view, N(1));
+  oa_pointer_release(view);
+  *sum = dtype == OA_F32 || dtype == OA_C64 ? (double)result.single : result.real;
+  return status;
 }

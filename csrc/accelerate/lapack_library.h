@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { OA_LAPACK_SCRATCHES = 10 };
+enum { OA_LAPACK_SCRATCHES = 14 };
 
 typedef struct oa_lapack {
   int device, dtype, real; /* real: the dtype of the call's real numbers */
@@ -54,15 +54,15 @@ int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C);
 /* Sets C (m x n) to op(A), by trans T or C; A has n rows. */
 int oa_lapack_transpose(oa_lapack *l, char trans, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *C, int64_t ldc);
 /* Sets the upper triangle of C (n x n, without gaps) to A A^T by trans N, or to A^T A by trans T, and the rest
- * to zero. A has no gaps; k is the inner size. */
-int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, oa_any *C);
+ * to zero. k is the inner size. */
+int oa_lapack_gram(oa_lapack *l, char trans, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *C);
 /* Sets C to the symmetric matrix whose upper triangle is in A, with zeros below it. Both have no gaps. */
 int oa_lapack_both(oa_lapack *l, int64_t n, oa_any *A, oa_any *C);
 /* Sets A to the identity of order n, without gaps. */
 int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A);
 /* Copies from (rows x columns) to `to`. */
 int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to);
-/* Sets *sum to the sum of the absolute values of a matrix. The sum is infinite or NaN if an element is infinite or
+/* Sets *sum to the sum of the absolute values of a matrix, which has the call's dtype if it has gaps. The sum is infinite or NaN if an element is infinite or
  * NaN. */
 int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum);
 

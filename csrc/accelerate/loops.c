@@ -16,10 +16,24 @@ static bool is_small(int64_t a, int64_t b, int64_t c) {
   return (double)a * (double)b * (double)c < (double)atomic_load_explicit(&oa_program_least, memory_order_relaxed);
 }
 
-static void dense(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns,
-                  int direction, int dtype) {
+static void lend(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
+                 int direction, int dtype) {
   problem->operands[problem->count++] = (oa_program_operand){
-      .name = name, .data = data, .rows = rows, .columns = columns, .ld = rows, .direction = direction, .dtype = dtype};
+      .name = name, .data = data, .rows = rows, .columns = columns, .ld = ld, .direction = direction, .dtype = dtype};
+}
+
+static void lend_input(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns,
+                       int64_t ld) {
+  lend(problem, name, data, rows, columns, ld, OA_IN, 0);
+}
+
+/* NumPy makes results without gaps. */
+static void lend_result(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns) {
+  lend(problem, name, data, rows, columns, rows, OA_OUT, 0);
+}
+
+static void lend_reals(oa_lapack_call *problem, const char *name, const void *data, int64_t count) {
+  lend(problem, name, data, count, 1, count, OA_OUT, problem->real);
 }
 
 /* Plans the call as the call of LAPACK that NumPy would make, which has the same costs and the same valid arguments. */
@@ -29,40 +43,43 @@ static int plan_as(const oa_lapack_family *lapack, oa_lapack_call *problem, oa_p
   return planned;
 }
 
-/* Takes scratch memory with a copy of A, whose memory has rows x columns without gaps. */
-static int copy_of(oa_lapack *l, int64_t rows, int64_t columns, oa_any *A, oa_any **copy) {
+/* Takes scratch memory with a copy of A, without gaps. */
+static int copy_of(oa_lapack *l, int64_t rows, int64_t columns, oa_any *A, int64_t lda, oa_any **copy) {
   OA_TRY(oa_lapack_scratch(l, l->dtype, rows, columns, copy));
-  return oa_lapack_copy(l, rows, columns, A, rows, *copy, rows);
+  return oa_lapack_copy(l, rows, columns, A, lda, *copy, rows);
 }
 
 /* Factors a copy of A^T. */
-static int factor(oa_lapack *l, int64_t n, oa_any *A, oa_any **factors, oa_any **ipiv) {
-  OA_TRY(copy_of(l, n, n, A, factors));
+static int factor(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any **factors, oa_any **ipiv) {
+  OA_TRY(copy_of(l, n, n, A, lda, factors));
   OA_TRY(oa_lapack_scratch(l, OA_I32, n, 1, ipiv));
   return oa_lapack_getrf(l, n, n, *factors, n, *ipiv);
 }
 
-/* -- solve: A, B and X have C order -- */
+/* -- solve: the rows of A, B and X have no gaps, and there may be gaps between rows of A and B -- */
 
 static int plan_solve(oa_lapack_call *problem, oa_program_call *call) {
-  const arguments *a = &problem->a;
+  arguments *a = &problem->a;
+  const int64_t ldb = a->ldb;
+  a->ldb = a->n; /* of LAPACK's B, which NumPy would make */
   const int planned = plan_as(&oa_lapack_gesv_family, problem, call);
-  dense(problem, "A", a->a, a->n, a->n, OA_IN, 0);
-  dense(problem, "B", a->b, a->nrhs, a->n, OA_IN, 0);
-  dense(problem, "X", a->c, a->nrhs, a->n, OA_OUT, 0);
+  a->ldb = ldb;
+  lend_input(problem, "A", a->a, a->n, a->n, a->lda);
+  lend_input(problem, "B", a->b, a->nrhs, a->n, ldb);
+  lend_result(problem, "X", a->c, a->nrhs, a->n);
   return planned;
 }
 
 static int make_solve(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
-  const int64_t n = problem->a.n, nrhs = problem->a.nrhs;
+  const int64_t n = problem->a.n, nrhs = problem->a.nrhs, ldb = problem->a.ldb;
   oa_any *factors, *ipiv, *X = p[2];
-  OA_TRY(factor(l, n, p[0], &factors, &ipiv));
+  OA_TRY(factor(l, n, p[0], problem->a.lda, &factors, &ipiv));
   if (nrhs == 1) {
-    OA_TRY(oa_lapack_copy(l, n, 1, p[1], n, X, n));
+    OA_TRY(oa_lapack_copy(l, 1, n, p[1], ldb, X, 1));
     return oa_lapack_getrs(l, 'T', n, 1, factors, n, ipiv, X, n);
   }
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, nrhs, &X));
-  OA_TRY(oa_lapack_transpose(l, 'T', n, nrhs, p[1], nrhs, X, n));
+  OA_TRY(oa_lapack_transpose(l, 'T', n, nrhs, p[1], ldb, X, n));
   OA_TRY(oa_lapack_getrs(l, 'T', n, nrhs, factors, n, ipiv, X, n));
   return oa_lapack_transpose(l, 'T', nrhs, n, X, n, p[2], nrhs);
 }
@@ -74,15 +91,15 @@ static const oa_lapack_family solve_family = {.plan = plan_solve, .make = make_s
 static int plan_inv(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int planned = plan_as(&oa_lapack_gesv_family, problem, call);
-  dense(problem, "A", a->a, a->n, a->n, OA_IN, 0);
-  dense(problem, "X", a->c, a->n, a->n, OA_OUT, 0);
+  lend_input(problem, "A", a->a, a->n, a->n, a->lda);
+  lend_result(problem, "X", a->c, a->n, a->n);
   return planned;
 }
 
 static int make_inv(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const int64_t n = problem->a.n;
   oa_any *factors, *ipiv;
-  OA_TRY(factor(l, n, p[0], &factors, &ipiv));
+  OA_TRY(factor(l, n, p[0], problem->a.lda, &factors, &ipiv));
   OA_TRY(oa_lapack_identity(l, n, p[1]));
   return oa_lapack_getrs(l, 'N', n, n, factors, n, ipiv, p[1], n);
 }
@@ -94,15 +111,15 @@ static const oa_lapack_family inv_family = {.plan = plan_inv, .make = make_inv};
 static int plan_cholesky(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int planned = plan_as(&oa_lapack_potrf_family, problem, call);
-  dense(problem, "A", a->a, a->n, a->n, OA_IN, 0);
-  dense(problem, "L", a->c, a->n, a->n, OA_OUT, 0);
+  lend_input(problem, "A", a->a, a->n, a->n, a->lda);
+  lend_result(problem, "L", a->c, a->n, a->n);
   return planned;
 }
 
 static int make_cholesky(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const int64_t n = problem->a.n;
   oa_any *factor;
-  OA_TRY(copy_of(l, n, n, p[0], &factor));
+  OA_TRY(copy_of(l, n, n, p[0], problem->a.lda, &factor));
   OA_TRY(oa_lapack_potrf(l, 'U', n, factor, n));
   return oa_lapack_upper(l, n, factor, n, p[1]);
 }
@@ -114,16 +131,16 @@ static const oa_lapack_family cholesky_family = {.plan = plan_cholesky, .make = 
 static int plan_eigh(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int planned = plan_as(&oa_lapack_syevd_family, problem, call);
-  dense(problem, "A", a->a, a->n, a->n, OA_IN, 0);
-  dense(problem, "w", a->w, a->n, 1, OA_OUT, problem->real);
-  if (a->jobz == 'V') dense(problem, "V", a->c, a->n, a->n, OA_OUT, 0);
+  lend_input(problem, "A", a->a, a->n, a->n, a->lda);
+  lend_reals(problem, "w", a->w, a->n);
+  if (a->jobz == 'V') lend_result(problem, "V", a->c, a->n, a->n);
   return planned;
 }
 
 static int make_eigh(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const int64_t n = problem->a.n;
   oa_any *vectors;
-  OA_TRY(copy_of(l, n, n, p[0], &vectors));
+  OA_TRY(copy_of(l, n, n, p[0], problem->a.lda, &vectors));
   OA_TRY(oa_lapack_syevd(l, problem->a.jobz, problem->a.uplo, n, vectors, n, p[1]));
   return problem->a.jobz == 'V' ? oa_lapack_transpose(l, 'C', n, n, vectors, n, p[2], n) : OA_OK;
 }
@@ -137,18 +154,18 @@ static int plan_svd(oa_lapack_call *problem, oa_program_call *call) {
   const int planned = plan_as(&oa_lapack_gesdd_family, problem, call);
   call->m = a->n;
   call->n = a->m;
-  dense(problem, "A", a->a, a->m, a->n, OA_IN, 0);
-  dense(problem, "S", a->s, a->m < a->n ? a->m : a->n, 1, OA_OUT, problem->real);
+  lend_input(problem, "A", a->a, a->m, a->n, a->lda);
+  lend_reals(problem, "S", a->s, a->m < a->n ? a->m : a->n);
   if (a->jobz == 'N') return planned;
-  dense(problem, "Vh", a->u, a->m, a->jobz == 'A' || a->m < a->n ? a->m : a->n, OA_OUT, 0);
-  dense(problem, "U", a->vt, a->ldvt, a->n, OA_OUT, 0);
+  lend_result(problem, "Vh", a->u, a->m, a->jobz == 'A' || a->m < a->n ? a->m : a->n);
+  lend_result(problem, "U", a->vt, a->ldvt, a->n);
   return planned;
 }
 
 static int make_svd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const arguments *a = &problem->a;
   oa_any *copy;
-  OA_TRY(copy_of(l, a->m, a->n, p[0], &copy));
+  OA_TRY(copy_of(l, a->m, a->n, p[0], a->lda, &copy));
   return oa_lapack_gesvd(l, a->jobz, a->m, a->n, copy, a->m, p[1], p[2], a->m, p[3], a->ldvt);
 }
 
@@ -160,8 +177,8 @@ static const oa_lapack_family svd_family = {.plan = plan_svd, .make = make_svd, 
 static int plan_gram(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const bool rows = a->trans == 'T';
-  dense(problem, "A", a->a, rows ? a->k : a->n, rows ? a->n : a->k, OA_IN, 0);
-  dense(problem, "C", a->c, a->n, a->n, OA_OUT, 0);
+  lend_input(problem, "A", a->a, rows ? a->k : a->n, rows ? a->n : a->k, a->lda);
+  lend_result(problem, "C", a->c, a->n, a->n);
   call->operations = (double)a->n * (double)a->n * (double)a->k;
   call->host_share = call->device_share = 1;
   return OA_LAPACK_GOES;
@@ -171,7 +188,7 @@ static int make_gram(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const arguments *a = &problem->a;
   oa_any *upper;
   OA_TRY(oa_lapack_scratch(l, l->dtype, a->n, a->n, &upper));
-  OA_TRY(oa_lapack_gram(l, a->trans, a->n, a->k, p[0], upper));
+  OA_TRY(oa_lapack_gram(l, a->trans, a->n, a->k, p[0], a->lda, upper));
   return oa_lapack_both(l, a->n, upper, p[1]);
 }
 
@@ -194,6 +211,14 @@ static bool is_dense(const passed *p, int first, int64_t rows, int64_t columns) 
          (rows == 1 || p->steps[first] == columns * p->itemsize);
 }
 
+/* Returns whether the rows of the matrix whose strides begin at `first` have no gaps. Sets *ld to the distance between
+ * rows, in elements. */
+static bool has_rows(const passed *p, int first, int64_t rows, int64_t columns, int64_t *ld) {
+  const intptr_t step = rows == 1 ? columns * p->itemsize : p->steps[first];
+  *ld = step / p->itemsize;
+  return (columns == 1 || p->steps[first + 1] == p->itemsize) && step % p->itemsize == 0 && *ld >= columns;
+}
+
 static bool is_vector(const passed *p, int first, int64_t itemsize) { return p->steps[first] == itemsize; }
 
 static int64_t real_size(const passed *p, int dtype) { return dtype >= OA_C64 ? p->itemsize / 2 : p->itemsize; }
@@ -201,29 +226,31 @@ static int64_t real_size(const passed *p, int dtype) { return dtype >= OA_C64 ? 
 static bool read_solve(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0], k = p->sizes[1];
   (void)dtype;
-  *a = (arguments){.n = n, .nrhs = k, .lda = n, .ldb = n, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
-  return !is_small(n, n, n) && is_dense(p, 0, n, n) && is_dense(p, 2, n, k) && is_dense(p, 4, n, k);
+  *a = (arguments){.n = n, .nrhs = k, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
+  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && has_rows(p, 2, n, k, &a->ldb) && is_dense(p, 4, n, k);
 }
 
 static bool read_solve1(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0];
   (void)dtype;
-  *a = (arguments){.n = n, .nrhs = 1, .lda = n, .ldb = n, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
-  return !is_small(n, n, n) && is_dense(p, 0, n, n) && is_vector(p, 2, p->itemsize) && is_vector(p, 3, p->itemsize);
+  *a = (arguments){.n = n, .nrhs = 1, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
+  a->ldb = p->steps[2] / p->itemsize;
+  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && p->steps[2] % p->itemsize == 0 && a->ldb > 0 &&
+         is_vector(p, 3, p->itemsize);
 }
 
 static bool read_square(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0];
   (void)dtype;
-  *a = (arguments){.uplo = 'U', .n = n, .nrhs = n, .lda = n, .ldb = n, .a = p->at[0], .c = p->at[1]};
-  return !is_small(n, n, n) && is_dense(p, 0, n, n) && is_dense(p, 2, n, n);
+  *a = (arguments){.uplo = 'U', .n = n, .nrhs = n, .ldb = n, .a = p->at[0], .c = p->at[1]};
+  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && is_dense(p, 2, n, n);
 }
 
 static bool read_eigenvalues(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0];
-  *a = (arguments){.jobz = 'N', .n = n, .lda = n, .a = p->at[0], .w = p->at[1]};
+  *a = (arguments){.jobz = 'N', .n = n, .a = p->at[0], .w = p->at[1]};
   a->lwork = a->lrwork = a->liwork = INT64_MAX;
-  return !is_small(n, n, n) && is_dense(p, 0, n, n) && is_vector(p, 2, real_size(p, dtype));
+  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && is_vector(p, 2, real_size(p, dtype));
 }
 
 /* The lower triangle of A is the upper one of A^T. */
@@ -252,8 +279,8 @@ static bool read_upper_vectors(arguments *a, const passed *p, int dtype) { retur
 
 static bool read_svd(arguments *a, const passed *p, int dtype, char job) {
   const int64_t rows = p->sizes[0], columns = p->sizes[1], less = rows < columns ? rows : columns;
-  *a = (arguments){.jobz = job, .m = columns, .n = rows, .lda = columns, .lwork = INT64_MAX, .a = p->at[0]};
-  if (is_small(rows, columns, less) || !is_dense(p, 0, rows, columns)) return false;
+  *a = (arguments){.jobz = job, .m = columns, .n = rows, .lwork = INT64_MAX, .a = p->at[0]};
+  if (is_small(rows, columns, less) || !has_rows(p, 0, rows, columns, &a->lda)) return false;
   if (job == 'N') {
     a->s = p->at[1];
     return is_vector(p, 2, real_size(p, dtype));
@@ -277,10 +304,11 @@ static bool read_gram(arguments *a, const passed *p, int dtype) {
   (void)dtype;
   if (p->at[0] != p->at[1] || n != p->sizes[2] || p->steps[0] != p->steps[3] || p->steps[1] != p->steps[2])
     return false;
-  const bool rows = p->steps[1] == itemsize && p->steps[0] == k * itemsize;
-  const bool columns = p->steps[0] == itemsize && p->steps[1] == n * itemsize;
-  *a = (arguments){.trans = rows ? 'T' : 'N', .n = n, .k = k, .a = p->at[0], .c = p->at[2]};
-  return rows != columns && !is_small(n, n, k) && is_dense(p, 4, n, n);
+  const bool rows = p->steps[1] == itemsize, columns = p->steps[0] == itemsize;
+  const intptr_t step = p->steps[rows ? 0 : 1];
+  *a = (arguments){.trans = rows ? 'T' : 'N', .n = n, .k = k, .lda = step / itemsize, .a = p->at[0], .c = p->at[2]};
+  return rows != columns && step % itemsize == 0 && a->lda >= (rows ? k : n) && !is_small(n, n, k) &&
+         is_dense(p, 4, n, n);
 }
 
 /* -- the table -- */

@@ -116,12 +116,57 @@ def test_products_keep_nan_and_infinity_in_their_place(solver: str) -> None:
     np.testing.assert_array_equal(np.isinf(result), np.isinf(expected))
 
 
+PARTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "solve": lambda A: np.linalg.solve(A[3:26, 5:28], A[3:26, 7:11]),
+    "solve with each other row": lambda A: np.linalg.solve(A[:48:2, :24], A[1::2, 40:41]),
+    "solve with a column": lambda A: np.linalg.solve(A[:24, :24], A[:24, 3]),
+    "solve with each other number": lambda A: np.linalg.solve(A[:24, :24], A[0, ::2]),
+    "inv": lambda A: np.linalg.inv(A[1:25, :24]),
+    "cholesky": lambda A: np.linalg.cholesky(A[8:30, 8:30]),
+    "eigh": lambda A: np.abs(np.linalg.eigh(A[8:30, 8:30])[1]),
+    "eigvalsh": lambda A: np.linalg.eigvalsh(A[:20, :20], "U"),
+    "svd": lambda A: np.linalg.svd(A[:20, 3:33])[1],
+    "svd of a tall part": lambda A: np.abs(np.linalg.svd(A[:33, 3:20], full_matrices=False)[2]),
+    "svd without vectors": lambda A: np.linalg.svd(A[:33, 3:20], compute_uv=False),
+    "part @ its transpose": lambda A: A[:, :7] @ A[:, :7].T,
+    "transpose @ part": lambda A: A[4:40, 3:12].T @ A[4:40, 3:12],
+}
+
+
+@pytest.mark.parametrize("name", [*PARTS])
+def test_parts_of_a_matrix_go_without_a_copy(solver: str, name: str) -> None:
+    A, call = positive(48), PARTS[name]
+    expected, before = call(A), A.copy()
+    routine = {"part": "gram", "transpose": "gram", "eigvalsh": "eigh"}.get(name.split()[0], name.split()[0])
+    agree(sent(solver, lambda: call(A), f"d{routine}"), expected, "f8")
+    np.testing.assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("name", ["solve", "cholesky", "eigh", "svd"])
+def test_numbers_between_the_rows_of_a_part_are_never_read(solver: str, name: str) -> None:
+    A, wide = positive(48), np.full((96, 96), np.nan)
+    wide[::2, :48] = A
+    expected = PARTS[name](A)
+    agree(sent(solver, lambda: PARTS[name](wide[::2, :48]), f"d{name}"), expected, "f8")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_part_that_is_not_finite_is_computed_by_the_cpu(solver: str, value: float) -> None:
+    A = positive(48)
+    A[30, 20] = value
+    expected = np.linalg.inv(A[2:42, 1:41])
+    with accelerate(solver, margin=0) as on:
+        np.testing.assert_array_equal(np.linalg.inv(A[2:42, 1:41]), expected)
+    assert next(row for row in on.report.rows if row.routine == "dinv").gone == 0
+
+
 OTHERS: dict[str, Callable[[np.ndarray], Any]] = {
     "Fortran order": lambda A: np.linalg.solve(np.asfortranarray(A), A[0]),
     "strides": lambda A: np.linalg.inv(np.repeat(A, 2, 1)[:, ::2]),
     "a stack": lambda A: np.linalg.cholesky(np.stack([A, 2 * A])),
-    "a part": lambda A: np.linalg.eigvalsh(A[:20, :20]),
-    "part @ its transpose": lambda A: A[:, :7] @ A[:, :7].T,
+    "reversed rows": lambda A: np.linalg.inv(A[::-1]),
+    "a reversed vector": lambda A: np.linalg.solve(A, A[0, ::-1]),
+    "every vector the same": lambda A: np.linalg.solve(A, np.broadcast_to(A[0], (24, 24)).T),
     "into a given array": lambda A: np.matmul(A, A.T, out=np.empty((24, 48))[:, ::2]),
 }
 
