@@ -210,9 +210,8 @@ static bool begin_sample(place *p) {
   return p->sample != NULL;
 }
 
-/* Returns whether enough samples showed that the program leaves an array unchanged. Samples are taken only once it
- * would pay to keep the array: a sample splits the array's huge pages, which makes the program's own accesses
- * slower. */
+/* Returns whether enough samples showed that the program leaves an array unchanged. Samples are taken only once half of
+ * the price is paid: a sample splits the array's huge pages, which makes the program's own accesses slower. */
 static bool is_steady(place *p) {
   if (!p->sample) {
     if (!begin_sample(p)) strike(p, UNWATCHED_STRIKES);
@@ -302,7 +301,7 @@ bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room) {
     places[array->place].rent += seconds * (double)array->missing / bytes;
     paid += places[array->place].rent;
   }
-  if (paid < price) return false;
+  if (paid * 2 < price) return false;
   bool all = true;
   for (int i = 0; i < known->count; i++) {
     const oa_known_array *array = &known->arrays[i];
@@ -310,6 +309,7 @@ bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room) {
     place *p = &places[array->place];
     all &= (room < 0 && p->clean >= UNCHANGED) || is_steady(p);
   }
+  if (paid < price) return false;
   if (!all || room < 0) return all;
   for (int i = 0; i < known->count; i++) {
     oa_known_array *array = &known->arrays[i];

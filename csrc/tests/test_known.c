@@ -167,6 +167,27 @@ static void a_call_ends_no_stay_that_another_one_began(void) {
   munmap(A, BYTES);
 }
 
+/* The samples of its pages are taken while the price is being paid, and cost no further calls. */
+static void a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price(void) {
+  enum { PRICE = 10 };
+  double *A = matrix_new(4);
+  oa_known known;
+  int calls = 0;
+  for (bool bought = false; !bought && calls < 2 * PRICE; calls++) {
+    see(&known, A);
+    oa_known_lock();
+    bought = oa_known_pay(&known, 1, PRICE, 0);
+    if (!bought) oa_known_cancel(&known);
+    oa_known_unlock();
+  }
+  CHECK(calls == (oa_pages_work() ? PRICE : 2 * PRICE));
+  oa_known_lock();
+  oa_known_end(&known, true);
+  oa_known_clear();
+  oa_known_unlock();
+  munmap(A, BYTES);
+}
+
 /* -- places -- */
 
 static atomic_bool tells; /* whether the other thread reports the places of calls */
@@ -281,6 +302,7 @@ static void on_device(const char *name) {
     CHECK_OK(oa_residency_configure(OA_RESIDENCY_EXPLICIT, tracking));
     an_unchanged_matrix_stays_until_the_end();
     if (oa_pages_work()) a_call_ends_no_stay_that_another_one_began();
+    a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price();
     threads_share_arrays(false);
     threads_share_arrays(true);
     oa_pages_allow(1);
