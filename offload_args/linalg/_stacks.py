@@ -222,10 +222,12 @@ def _repeat_first(whole: DevicePtr) -> None:
         done += more
 
 
-def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
+def factor(name: str, A: DevicePtr, place: DevicePtr | None = None) -> tuple[DevicePtr, Infos]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
-    For a matrix in C order, the factors are the factors of its transpose.
+    For a matrix in C order, the factors are the factors of its transpose. `place` is memory of int32, one for each
+    matrix. If it is passed and one call factors the stack, the function does not wait: the device writes info to
+    `place`, and the function returns zeros. Other infos are returned, and `place` is set to zeros.
     """
     vendor, facts, t = vendor_of(name, A), stored(name, "a", A), letter(A)
     n = facts.rows
@@ -234,9 +236,11 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
         return pivots, np.zeros(math.prod(A._shape[:-2]), np.int32)
     ld = facts.ld_f or facts.ld_c
     if len(A._shape) > 2 and (whole := flat(A)) is not None and (of_whole := flat(pivots, 1)) is not None:
-        infos = vendor.getrf_batched(t, n, whole, ld, of_whole)
+        infos = vendor.getrf_batched(t, n, whole, ld, of_whole, place)
         if infos is not None:
             return pivots, infos
+    if place is not None:
+        place.fill(0)
     pairs = zip(matrices(A), vectors(pivots), strict=True)
     return pivots, np.array([vendor.getrf(t, n, n, part, ld, of_part) for part, of_part in pairs], np.int32)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._operands import INT32
 from .._signatures import telling
 from ..display import shown
+from ..dtypes import dtype_of
 from ..errors import ArgumentError, ArgumentTypeError
 from ..lapack._checks import by_columns
 from ..lapack._stacks import diagonal, flat
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["SlogdetResult", "cholesky", "det", "inv", "inverse", "lstsq", "slogdet", "solve"]
 
 _PSEUDO = "; linalg.lstsq(a, np.eye(len(a)))[0] is its pseudoinverse"
+_LSTSQ = "; linalg.lstsq solves singular systems"
 _SINGULAR = "is singular: pivot {info} of its factor U is zero"
 
 
@@ -93,8 +97,12 @@ def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
     facts = stored(name, "a", a)
     factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
     arrange(factors, a)
-    pivots, infos = factor(name, factors)
-    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR, "; linalg.lstsq solves singular systems")
+    batch = a._shape[:-2]
+    # The infos of a stack stay on the device while its systems are solved, so that the host waits once.
+    place = new(a, (math.prod(batch),), dtype_of(INT32)) if batch and 0 not in x._shape else None
+    pivots, infos = factor(name, factors, place)
+    if place is None:
+        refuse_first(name, "a", batch, infos, _SINGULAR, _LSTSQ)
     if 0 in x._shape:
         return
     if is_vector:
@@ -105,6 +113,8 @@ def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
         for to, source in zip(matrices(x), matrices(b, x._shape[:-2]), strict=True):
             arrange(to, source)
     solve_factored(name, "N" if facts.ld_f else "T", factors, pivots, x[..., None] if is_vector else x)
+    if place is not None:
+        refuse_first(name, "a", batch, infos + place.to_host(), _SINGULAR, _LSTSQ)
 
 
 @telling
