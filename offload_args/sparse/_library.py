@@ -83,6 +83,10 @@ class Kernels(Adapter):
         form = "csc" if A.format == "csc" else "csr"
         return _lay(function, A.data, product.asformat(form), A.index_dtype)
 
+    def index_of_products(self, index: np.dtype[Any], largest: int) -> np.dtype[Any]:
+        """Return the dtype of indices for products of arrays whose widest indices have this dtype."""
+        return index
+
     def convert(self, function: str, A: LentMatrix, form: str) -> Arrays | DevicePtr:
         """Return A in another format, or a pointer to a dense matrix."""
         if form == A.format:

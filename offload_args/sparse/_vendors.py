@@ -161,6 +161,13 @@ class OnGPU(Adapter):
         """Return alpha A B."""
         return _results.product(self, function, A, B, alpha)
 
+    def index_of_products(self, index: np.dtype[Any], largest: int) -> np.dtype[Any]:
+        """Return int32 for products of arrays, because the libraries take no others, if all indices fit.
+
+        `largest`: the largest of the matrices' dimensions and numbers of elements.
+        """
+        return np.dtype(np.int32) if largest <= np.iinfo(np.int32).max else index
+
     def convert(self, function: str, A: LentMatrix, form: str) -> _results.Arrays | DevicePtr:
         """Return A in another format, or a pointer to a dense matrix."""
         return _results.converted(self, function, A, form)

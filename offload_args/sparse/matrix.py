@@ -160,12 +160,19 @@ class LentMatrix:
 
 
 @contextmanager
-def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> Iterator[M]:
-    """Lend a sparse matrix as a `cls`; messages name the function, and `options` are the options of the region."""
+def lent(
+    function: str, A: Any, check: bool, cls: type[M], index: np.dtype[Any] | None = None, **options: Any
+) -> Iterator[M]:
+    """Lend a sparse matrix as a `cls`; messages name the function, and `options` are the options of the region.
+
+    index: the dtype to which the indices are converted.
+    """
     arrays = arrays_of(function, A)
     if check:
         check_indices(function, A, arrays)
     data, first, second = arrays.values()
+    if index is not None:
+        first, second = (array.astype(index, copy=False) for array in (first, second))
     entered = False
     try:
         with offload_args(data, In(first), In(second), **options) as pointers:

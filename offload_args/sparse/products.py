@@ -44,7 +44,7 @@ def matmul(
     x: vector of as many elements as op(A) has columns, or matrix of as many rows. If A is a Matrix, x is a pointer to
     elements of A's dtype. If x is a sparse matrix, too, the product is a new sparse matrix: a Matrix in memory of the
     region for two Matrices, and an array of SciPy for matrices of SciPy. It is csc if A is csc, and otherwise csr, and
-    its indices rise. Then out, beta and trans are refused; A.T is the transpose.
+    its indices rise. The indices of two Matrices need one dtype. Then out, beta and trans are refused; A.T is the transpose.
     out: a pointer to which the result is written; None stands for new memory of the region. It must not overlap an
     operand.
     alpha: a number.
@@ -121,23 +121,29 @@ def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device
             f"with sparse.lend(A) as dA"
         )
     arrays = arrays_of(function, A)
-    dtype = arrays["data"].dtype
     if check:
         check_indices(function, A, arrays)
     try:
-        arrays = arrays_of(function, x)
+        of_x = arrays_of(function, x)
         if check:
-            check_indices(function, x, arrays)
+            check_indices(function, x, of_x)
     except OffloadError as error:
         rename(error, r"\bA\b", "x")
         raise
     _need_rows(function, A.shape, x.shape)
-    dtype = np.result_type(dtype, arrays["data"].dtype)
+    (data, indices, _), (data_x, indices_x, _) = arrays.values(), of_x.values()
+    dtype = np.result_type(data.dtype, data_x.dtype)
+    wide = np.result_type(indices.dtype, indices_x.dtype)
     chosen = Device.default() if device is None else as_device(device)
+    index = kernels_of(function, chosen.number).index_of_products(
+        wide, max(*A.shape, *x.shape, len(indices), len(indices_x))
+    )
     left, right = cast(A, dtype), cast(x, dtype)
-    with lent(function, left, False, LentMatrix, device=chosen) as dA:
-        with lent(function, right, False, LentMatrix, device=chosen) as dx:
-            return _of_lent(function, dA, dx, alpha, None).to_host()
+    with lent(function, left, False, LentMatrix, index, device=chosen) as dA:
+        with lent(function, right, False, LentMatrix, index, device=chosen) as dx:
+            result = _of_lent(function, dA, dx, alpha, None).to_host()
+    result.indices, result.indptr = (array.astype(wide, copy=False) for array in (result.indices, result.indptr))
+    return result
 
 
 def _need_rows(function: str, A: tuple[int, ...], x: tuple[int, ...]) -> None:

@@ -254,6 +254,17 @@ def test_products_of_two_sparse_matrices(on: str, form: str, dtype: str) -> None
             agree(sparse.matmul(dA, dB, alpha=-2).to_host().toarray(), -2 * left @ right, dtype)
 
 
+@pytest.mark.parametrize("other", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_products_of_matrices_of_scipy_take_indices_of_any_width(on: str, form: str, other: str) -> None:
+    left, right = dense("float64"), dense("float64", (8, 4))
+    for widths in (("int32", "int64"), ("int64", "int32"), ("int64", "int64")):
+        A, B = matrix(left, form, widths[0]), matrix(right, other, widths[1])
+        C = sparse.matmul(A, B, device=on)
+        assert C.indices.dtype == C.indptr.dtype == "int64"
+        agree(C.toarray(), left @ right, "float64")
+
+
 def test_products_of_sparse_matrices_are_operands_themselves(on: str) -> None:
     elements, x = system("float64"), np.arange(8.0)
     A = matrix(elements)
