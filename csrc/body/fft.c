@@ -15,7 +15,7 @@ enum place {
   OUTPUT_SIZE,
   INPUT,
   OUTPUT = INPUT + 4,
-  PADDED = OUTPUT + 4, /* the real numbers of a transform in place */
+  PADDED = OUTPUT + 4, /* the real numbers of a transform in place; no lines: it can't be executed in place */
   TYPE = PADDED + 4,   /* type of the transform; 0: the plan has no transform yet */
   TAKES_AREA           /* 1: the plan has no work area of its own */
 };
@@ -188,6 +188,25 @@ static int64_t note_plain(int64_t *lines, const arguments *a, int64_t last, int6
   return note_array(lines, a, last, embed, 1, -1);
 }
 
+/* Returns whether a transform in place writes no element of a line to the place of another line, in a layout with
+ * strides. The lines then have the same first bytes before and after the transform. */
+static bool fits_in_place(const arguments *a, int kind, int64_t last_in, int64_t last_out) {
+  const int64_t in_size = kind == R2C ? 1 : 2, out_size = kind == C2R ? 1 : 2; /* in real numbers */
+  const int64_t in_step = oa_times(a->in.stride, in_size), out_step = oa_times(a->out.stride, out_size);
+  const int64_t in_end = oa_plus(oa_times(in_step, last_in - 1), in_size);
+  const int64_t out_end = oa_plus(oa_times(out_step, last_out - 1), out_size);
+  const int64_t end = in_end > out_end ? in_end : out_end;
+  const bool is_same = in_step == out_step;
+  int64_t in = in_step, out = out_step;
+  for (int i = a->rank - 1; i >= 0; i--) {
+    const bool is_batch = i == 0;
+    in = is_batch ? oa_times(a->in.distance, in_size) : oa_times(in, a->in.embed[i]);
+    out = is_batch ? oa_times(a->out.distance, out_size) : oa_times(out, a->out.embed[i]);
+    if ((is_batch ? a->batch : a->n[i - 1]) > 1 && (in != out || (!is_same && in < end))) return false;
+  }
+  return true;
+}
+
 static void note_layouts(oa_note *note, const arguments *a, int64_t type) {
   const int kind = (int)type & ~IN_DOUBLE;
   const int64_t n = a->n[a->rank - 1], half = n / 2 + 1;
@@ -197,6 +216,7 @@ static void note_layouts(oa_note *note, const arguments *a, int64_t type) {
     shape[INPUT_SIZE] = note_array(&shape[INPUT], a, last_in, a->in.embed, a->in.stride, a->in.distance);
     shape[OUTPUT_SIZE] = note_array(&shape[OUTPUT], a, last_out, a->out.embed, a->out.stride, a->out.distance);
     memcpy(&shape[PADDED], &shape[kind == C2R ? OUTPUT : INPUT], 4 * sizeof *shape);
+    if (!fits_in_place(a, kind, last_in, last_out)) shape[PADDED + COUNT] = 0;
   } else {
     shape[INPUT_SIZE] = note_plain(&shape[INPUT], a, last_in, last_in);
     shape[OUTPUT_SIZE] = note_plain(&shape[OUTPUT], a, last_out, last_out);
@@ -292,6 +312,16 @@ static bool is_in_place(const void *a, const void *b) {
   return same;
 }
 
+static int fail_in_place(const oa_routine *routine, int kind) {
+  return oa_fail(OA_ERROR_ALIAS,
+                 "%s: odata is idata, but the plan's lines have other places in odata than in idata, so that one would "
+                 "overwrite another; pass another array as odata, or make a plan with %s",
+                 routine->function,
+                 kind == C2C   ? "istride = ostride and idist = odist"
+                 : kind == R2C ? "idist = 2 * odist, and the last of inembed twice the last of onembed"
+                               : "odist = 2 * idist, and the last of onembed twice the last of inembed");
+}
+
 static oa_extent extent_of(const int64_t *lines) {
   if (lines[COUNT] == 1) return OA_ELEMENTS(lines[WIDTH]);
   return OA_MATRIX(lines[WIDTH], lines[COUNT], lines[PITCH], "width", "lines", "pitch");
@@ -334,6 +364,7 @@ int oa_fft_execute(const oa_routine *routine, oa_value *values, const int *asks,
   const int64_t *shape = plan->note.shape, *in = &shape[INPUT], *out = &shape[OUTPUT];
   const int kind = (int)shape[TYPE] & ~IN_DOUBLE;
   const bool in_place = is_in_place(values[1].pointer, values[2].pointer);
+  if (in_place && !shape[PADDED + COUNT]) return fail_in_place(routine, kind);
   if (in_place && kind == R2C) in = &shape[PADDED];
   if (in_place && kind == C2R) out = &shape[PADDED];
   /* Some transforms may overwrite their input. */

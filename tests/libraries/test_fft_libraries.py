@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
 from offload_args import Device, In, Out, blas, fft, offload_args, testing
-from offload_args.errors import ArgumentError, CaptureError, DirectionError, ExtentError, OffloadError
+from offload_args.errors import AliasError, ArgumentError, CaptureError, DirectionError, ExtentError, OffloadError
 
 LIBRARIES = {"cuda": "cufft", "hip": "hipfft"}
 
@@ -116,6 +116,21 @@ def test_real_lines_in_place_are_padded(on: str, library: Any) -> None:
             library.exec_d2z(plan, dr.reshape(-1)[:21], dc)
         library.exec_z2d(back, dc, dr)
     close(padded[:, :n] / n, x)
+
+
+def test_lines_that_would_overwrite_others_in_place_are_refused(on: str, library: Any) -> None:
+    n, lines = 6, 3
+    memory = np.zeros((lines, n // 2 + 1), np.complex128)
+    padded = memory.view(np.float64)
+    padded[:, :n] = numbers(lines, n, dtype="float64")
+    before = padded.copy()
+    close_lines = library.plan_many(1, [n], [n], 1, n, [4], 1, 4, library.D2Z, lines, device=on)
+    with_padding = library.plan_many(1, [n], [8], 1, 8, [4], 1, 4, library.D2Z, lines, device=on)
+    with offload_args(padded, memory, device=on) as (dr, dc):
+        with pytest.raises(AliasError, match=r"exec_d2z: odata is idata, but the plan's lines .*idist = 2 \* odist"):
+            library.exec_d2z(close_lines, dr, dc)
+        library.exec_d2z(with_padding, dr, dc)
+        close(dc.to_host(), np.fft.rfft(before[:, :n]))
 
 
 def test_a_transform_to_real_numbers_needs_an_input_that_may_change(on: str, library: Any) -> None:
