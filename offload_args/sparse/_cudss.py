@@ -90,6 +90,7 @@ class CuDSS:
         A matrix of `lend` keeps the analysis of its structure until the end of its block. Another matrix has no block,
         so its analysis is not kept. A call may write its structure, or the structure that an outer region lends.
 
+        trans: not "C" for a complex csc matrix.
         products: the library for the product that checks x, if cuDSS has replaced pivots.
         """
         if A.format not in ("csr", "csc"):
@@ -98,8 +99,6 @@ class CuDSS:
             raise np.linalg.LinAlgError(f"{function}: A is singular: no element of it is stored")
         by_rows, mode = A, "T" if trans == "C" and A.dtype.kind != "c" else trans
         if A.format == "csc":
-            if mode == "C":
-                raise LibraryError(f'{function}: cuDSS has no trans="C" for csc; lend A.tocsr()')
             by_rows, mode = A.T, "T" if mode == "N" else "N"
         written = products.by_columns(x, reads=False)
         read = products.by_columns(b)

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core, libraries
 from .._adapters import Adapter
+from ..blas.extensions import geam
 from ..blas.level1 import scal
 from ..errors import LibraryError
 from ..linalg._call import new
@@ -55,6 +56,7 @@ class OnGPU(Adapter):
     block_operations: ClassVar[str]  # the operations on bsr matrices in products with vectors and matrices
     vector_algorithms: ClassVar[dict[str, int]] = {}  # {format: the algorithm of SpMV, if it is not the default one}
     solved_order: ClassVar[int] = 0  # the order of matrices that SpSM takes; 0 stands for both orders
+    most_columns: ClassVar[int | None] = None  # of one call of SpMM
     adds_products: ClassVar[bool] = False  # whether SpGEMM_copy adds 0 times the old values, which may be NaN
 
     def __init__(self) -> None:
@@ -77,6 +79,13 @@ class OnGPU(Adapter):
         if A.format == "bsr" and trans not in self.block_operations:
             kind = "transposes of bsr" if self.block_operations else "bsr matrices"
             raise LibraryError(f"{function}: {self.title} multiplies no {kind}; lend A.tocsr()")
+        if len(y._shape) > 1 and self.most_columns and y._shape[1] > self.most_columns:
+            if beta == 0:
+                y.fill(0)  # the first write to an Out has to write all elements, and each call writes only some
+            for start in range(0, y._shape[1], self.most_columns):
+                part = slice(start, start + self.most_columns)
+                self.multiply(function, A, x[:, part], y[:, part], alpha, beta, trans)
+            return
         trans = _plain(trans, A.dtype)
         written = self._dense(y, reads=beta != 0)
         read = self._dense(x, order=written.order)
@@ -108,9 +117,12 @@ class OnGPU(Adapter):
         """Solve op(A) x = b for one triangle of A. The diagonal is not checked; a zero on it gives infinities."""
         if A.format == "bsr":
             raise LibraryError(f"{function}: {self.title} solves no triangles of bsr; lend A.tocsr()")
+        if A.format == "csc" and _plain(trans, A.dtype) == "C":  # A^H x = b if A^T conj(x) = conj(b)
+            conjugates = new(x, x._shape, x.dtype)
+            self.solve_triangular(function, A, _conjugates(b), conjugates, lower, unit_diagonal, "T")
+            x.copy_from(_conjugates(conjugates))
+            return
         if A.format == "csc":
-            if _plain(trans, A.dtype) == "C":
-                raise LibraryError(f'{function}: {self.title} has no trans="C" for csc; lend A.tocsr()')
             A, trans, lower = A.T, "T" if trans == "N" else "N", not lower
         if not A.nnz:
             if not unit_diagonal:
@@ -370,6 +382,7 @@ class CuSparse(OnGPU):
     library: ClassVar[str] = "cusparse"
     title: ClassVar[str] = "cuSPARSE"
     block_operations: ClassVar[str] = "N"
+    most_columns: ClassVar[int | None] = 16 * 65535  # cuSPARSE before 12.7.20 launches a block for each 16 columns
 
     def __init__(self) -> None:
         super().__init__()
@@ -381,6 +394,11 @@ class CuSparse(OnGPU):
             self._solver = CuDSS(function)
         if A.format == "coo":
             A = _results.csr_of(self, function, A)
+        if A.format == "csc" and _plain(trans, A.dtype) == "C":
+            conjugates = new(x, x._shape, x.dtype)
+            self._solver.solve(function, A, _conjugates(b), conjugates, "T", self)
+            x.copy_from(_conjugates(conjugates))
+            return
         self._solver.solve(function, A, b, x, trans, self)
 
 
@@ -427,6 +445,15 @@ class HipSparse(OnGPU):
             self._check("GetVersion", handle, number)
             self._major = number[0] // 100_000
         return self._major
+
+
+def _conjugates(x: DevicePtr) -> DevicePtr:
+    """Return the conjugates of the elements of x, in C order, in new memory."""
+    copy, result = new(x, x._shape, x.dtype), new(x, x._shape, x.dtype)
+    copy.copy_from(x)
+    row = copy.reshape((1, -1))
+    geam(1.0, row, 0.0, row, result.reshape((-1, 1)), trans_a="C", trans_b="C")
+    return result
 
 
 def _plain(trans: str, dtype: np.dtype[Any]) -> str:

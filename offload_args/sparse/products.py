@@ -44,7 +44,8 @@ def matmul(
     x: vector of as many elements as op(A) has columns, or matrix of as many rows. If A is a Matrix, x is a pointer to
     elements of A's dtype. If x is a sparse matrix, too, the product is a new sparse matrix: a Matrix in memory of the
     region for two Matrices, and an array of SciPy for matrices of SciPy. It is csc if A is csc, and otherwise csr, and
-    its indices rise. The indices of two Matrices need one dtype. Then out, beta and trans are refused; A.T is the transpose.
+    its indices rise. The indices of two Matrices need one dtype. Then out, beta and trans are refused; A.T is the
+    transpose.
     out: a pointer to which the result is written; None stands for new memory of the region. It must not overlap an
     operand.
     alpha: a number.

@@ -313,6 +313,8 @@ int NAME(SpMM_bufferSize)(const handle *h, int op, int op_b, const void *alpha, 
 int NAME(SpMM)(const handle *h, int op, int op_b, const void *alpha, const sparse *a, const dense *x, const void *beta,
                const dense *y, int type, int algorithm, void *buffer) {
   if (op_b || algorithm || x->by_rows != y->by_rows) return INVALID_VALUE;
+  /* cuSPARSE before 12.7.20 launches a block for each 16 columns along a dimension of at most 65,535 blocks. */
+  if (!IS_HIPSPARSE && y->columns > 16 * 65535) return EXECUTION_FAILED;
   return multiply(h, op, alpha, a, x, beta, y, type, buffer);
 }
 

@@ -38,16 +38,9 @@ def is_gpu(on: str) -> bool:
     return on.startswith(("cuda", "hip"))
 
 
-def lacks(
-    on: str, form: str, trans: str = "N", dtype: str = "float64", solves: bool = False, factors: bool = False
-) -> bool:
-    """Return whether the library of a GPU lacks a function for this case, or cuDSS for factors."""
-    if not is_gpu(on):
-        return False
-    solves = solves or factors
-    if form == "bsr":
-        return solves or trans != "N" or on.startswith("hip")
-    return solves and form == "csc" and trans == "C" and np.dtype(dtype).kind == "c"
+def lacks(on: str, form: str, trans: str = "N", solves: bool = False) -> bool:
+    """Return whether the library of a GPU lacks a function for this case."""
+    return is_gpu(on) and form == "bsr" and (solves or trans != "N" or on.startswith("hip"))
 
 
 def dense(dtype: str, shape: tuple[int, int] = SHAPE) -> NDArray[Any]:

@@ -167,6 +167,18 @@ def test_operands_of_any_layout(on: str) -> None:
     assert not y[:, 1::2].any()
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_product_has_more_columns_than_a_kernel_of_cusparse(on: str, order: Any) -> None:
+    A, columns = matrix(np.array([[2.0, 0.0], [1.0, -1.0]], np.float32)), 16 * 65535 + 1
+    x = np.array(np.arange(2 * columns).reshape(2, columns) % 5, np.float32, order=order)
+    y, z = np.empty_like(x), np.ones_like(x)
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), Out(y), z, device=on) as (dx, dy, dz):
+        sparse.matmul(dA, dx, out=dy)
+        sparse.matmul(dA, dx, out=dz, beta=3.0)
+    expected = np.array([2 * x[0], x[0] - x[1]])
+    assert np.array_equal(y, expected) and np.array_equal(z, expected + 3)
+
+
 def test_lists_integers_and_wider_operands_are_taken(on: str) -> None:
     A = matrix(np.array([[2.0, 0.0], [1.0, 3.0]], np.float32))
     agree(sparse.matmul(A, [1, 10], device=on), np.array([2.0, 31.0]), "float64")

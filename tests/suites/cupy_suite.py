@@ -86,16 +86,20 @@ def second_linalg() -> Any:
 # -- cupy.testing ----------------------------------------------------------------------------------------------------
 
 
-def both(compare: Any, name: str = "xp", accept_error: Any = False) -> Any:
-    """Call a test with NumPy and with the stand-in, and compare the results."""
+def both(compare: Any, name: str = "xp", accept_error: Any = False, sp_name: str | None = None) -> Any:
+    """Call a test with NumPy and with the stand-in, and compare the results.
+
+    sp_name: the name of the parameter that is scipy.sparse, or what stands for cupyx.scipy.sparse.
+    """
 
     def decorate(test: Any) -> Any:
         @functools.wraps(test)
         def call(*arguments: Any, **options: Any) -> None:
             outcomes: list[Any] = []
-            for module in (np, cupy):
+            for module, of_scipy in ((np, "scipy.sparse"), (cupy, "cupyx.scipy.sparse")):
+                modules = {name: module} | ({sp_name: sys.modules[of_scipy]} if sp_name else {})
                 try:
-                    outcomes.append(test(*arguments, **options, **{name: module}))
+                    outcomes.append(test(*arguments, **options, **modules))
                 except Exception as error:
                     if not accept_error:
                         raise
@@ -109,10 +113,15 @@ def both(compare: Any, name: str = "xp", accept_error: Any = False) -> Any:
             for wanted, computed in pairs:
                 compare(computed, wanted)
 
-        hide(call, name)
+        hide(call, *filter(None, (name, sp_name)))
         return call
 
     return decorate
+
+
+def dense(value: Any) -> Any:
+    """Return an array of a result, which may be a sparse matrix."""
+    return value.toarray() if hasattr(value, "toarray") else np.asarray(value)
 
 
 def hide(call: Any, *names: str) -> None:
@@ -130,6 +139,7 @@ def numpy_cupy_allclose(
     name: str = "xp",
     type_check: bool = True,
     accept_error: Any = False,
+    sp_name: str | None = None,
     **others: Any,
 ) -> Any:
     def tolerance(value: Any, dtype: Any) -> float:
@@ -143,7 +153,8 @@ def numpy_cupy_allclose(
         )
 
     def compare(actual: Any, expected: Any) -> None:
-        actual, expected = np.asarray(actual), np.asarray(expected)
+        assert getattr(actual, "format", None) == getattr(expected, "format", None)  # of sparse matrices
+        actual, expected = dense(actual), dense(expected)
         assert actual.shape == expected.shape
         if type_check:
             assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
@@ -155,11 +166,16 @@ def numpy_cupy_allclose(
             atol=max(tolerance(atol, kind), 1e-6 if kind.char in "fF" else 1e-12),
         )
 
-    return both(compare, name, accept_error)
+    return both(compare, name, accept_error, sp_name)
 
 
-def numpy_cupy_array_equal(err_msg: str = "", verbose: bool = True, name: str = "xp", **others: Any) -> Any:
-    return both(np.testing.assert_array_equal, name, others.get("accept_error", False))
+def numpy_cupy_array_equal(
+    err_msg: str = "", verbose: bool = True, name: str = "xp", sp_name: str | None = None, **others: Any
+) -> Any:
+    def compare(actual: Any, expected: Any) -> None:
+        np.testing.assert_array_equal(dense(actual), dense(expected))
+
+    return both(compare, name, others.get("accept_error", False), sp_name)
 
 
 def for_dtypes(dtypes: Any, name: str = "dtype") -> Any:
