@@ -6,8 +6,10 @@ import gc
 import random
 import signal
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from operator import attrgetter
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
 INSTANCES = 4  # the instances of a test in the default run
 SAMPLED = 2  # the instances of a test on each device with --sample
+RUNS = {"not slow and not exhaustive": "default", "slow": "slow"}  # {-m: the run that takes these instances}
 # The files of few long tests begin first, and then the files of most tests: so all processes end at about one time.
 LONG = ("test_recipes", "test_numpy_suite", "test_scipy_suite", "test_small_libraries", "test_dask", "test_large")
 
@@ -30,20 +33,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark as slow the instances of a test that its marker `later` leaves to the slow run, except exhaustive ones."""
+    """Take the marker `slow` from exhaustive tests, because -m slow would run them; mark tests without instances."""
+    marker = item.get_closest_marker("later")
     if item.get_closest_marker("exhaustive"):
         item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "slow"]
-        return
-    marker = item.get_closest_marker("later")
-    if marker is None or item.config.getoption("later"):
-        return
-    names = {item.name.partition("[")[2][:-1]}
-    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-        names |= {*item.callspec.id.split("-"), *map(str, item.callspec.params.values())}
+    elif marker and not item.config.getoption("later") and not params_of(item) and is_later(marker, "", {}):
+        item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
+    """Mark as slow the instances of a test that the default run leaves to the slow run, and drop those of other runs.
+
+    Dropping them here takes a third of the time of dropping finished items, of which there are some 30,000.
+    """
+    yield
+    config, calls = metafunc.config, metafunc._calls
+    outer = [*metafunc.definition.iter_markers()]
+    usual = []
+    for call in calls:
+        markers = {marker.name: marker for marker in reversed([*call.marks, *outer])}
+        if "exhaustive" in markers or "slow" in markers:
+            continue
+        if "later" in markers and not config.option.later and is_later(markers["later"], call.id, call.params):
+            call.marks.append(pytest.mark.slow.mark)
+        elif not missing_devices(call.params):
+            usual.append(call)
+    if not config.option.later:
+        for call in left_out(metafunc.definition.nodeid, usual, INSTANCES):
+            call.marks.append(pytest.mark.slow.mark)
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and config.option.markexpr in RUNS:
+        run = RUNS[config.option.markexpr]
+        names = [{marker.name for marker in [*call.marks, *outer]} for call in calls]
+        runs = ["exhaustive" if "exhaustive" in each else "slow" if "slow" in each else "default" for each in names]
+        # pytest makes an item of a test without an instance; -m then leaves it out.
+        calls[:] = [call for call, own in zip(calls, runs, strict=True) if own == run] or calls[:1]
+
+
+def is_later(marker: pytest.Mark, identity: str, params: dict[str, object]) -> bool:
+    """Return whether the marker `later` leaves the instance of this id and these parameters to the slow run."""
+    names = {identity, *identity.split("-"), *map(str, params.values())}
     kept = marker.kwargs.get("but", ())
     stays = names.intersection([kept] if isinstance(kept, str) else kept)
-    if names.intersection(marker.args) if marker.args else not stays:
-        item.add_marker("slow")
+    return bool(names.intersection(marker.args)) if marker.args else not stays
 
 
 def pytest_report_header() -> str:
@@ -73,9 +105,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.later = True
 
 
-def missing_devices(item: pytest.Function) -> set[object]:
+def params_of(item: pytest.Function) -> dict[str, object]:
+    """Return the parameters of an instance."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def missing_devices(params: dict[str, object]) -> set[object]:
     """Return the devices of an instance that this machine lacks."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
     return ABSENT & {params.get(name) for name in ("device", "cuda", "hip", "gpu")}
 
 
@@ -83,16 +119,14 @@ def missing_devices(item: pytest.Function) -> set[object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Function]
 ) -> Generator[None, object, object]:
-    """Choose instances of tests: some for the default run, and for each missing device one that is skipped."""
-    if not config.option.later:
-        leave_most_to_the_slow_run(items)
+    """Choose instances of tests: for a missing device one that is skipped, and with --sample two on each device."""
     yield  # to the options -m and -k
     repeats = {item for item in items if is_short_form(item) and item.get_closest_marker("slow")}
     items[:] = [item for item in items if item not in repeats]
     config.hook.pytest_deselected(items=[*repeats])
     messages, kept, again = set(), [], []
     for item in items:
-        absent = missing_devices(item)
+        absent = missing_devices(params_of(item))
         test = (item.path, item.originalname)
         (again if absent and test in messages else kept).append(item)
         if absent:
@@ -101,7 +135,10 @@ def pytest_collection_modifyitems(
     items[:] = sorted(kept, key=lambda item: (item.path.stem not in LONG, -counts[item.path]))
     config.hook.pytest_deselected(items=again)
     if config.option.sample:
-        rest = {*left_out(items, SAMPLED, by_device=True)}
+        instances: dict[str, list[pytest.Function]] = {}
+        for item in items:
+            instances.setdefault(item.nodeid.partition("[")[0] + device_of(params_of(item)), []).append(item)
+        rest = {item for test, group in instances.items() for item in left_out(test, group, SAMPLED, params_of)}
         items[:] = [item for item in items if item not in rest]
         config.hook.pytest_deselected(items=[*rest])
     return None
@@ -109,45 +146,25 @@ def pytest_collection_modifyitems(
 
 def is_short_form(item: pytest.Function) -> bool:
     """Return whether an instance of a test makes only a part of the calls of a slow instance."""
-    return hasattr(item, "callspec") and item.callspec.params.get("share") == SHORT
+    return params_of(item).get("share") == SHORT
 
 
-def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
-    """Mark as slow all but some instances of each test.
-
-    The choice is always the same, and has some instances of each parameter.
-    """
-    here = [
-        item
-        for item in items
-        if not (item.get_closest_marker("slow") or item.get_closest_marker("exhaustive") or missing_devices(item))
-    ]
-    for item in left_out(here, INSTANCES):
-        item.add_marker("slow")
-
-
-def device_of(item: pytest.Function) -> str:
+def device_of(params: dict[str, object]) -> str:
     """Return the devices that an instance of a test names."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
     return "".join(str(params.get(name, "")) for name in ("device", "cuda", "hip", "gpu"))
 
 
-def left_out(items: list[pytest.Function], count: int, by_device: bool = False) -> list[pytest.Function]:
-    """Return all but `count` instances of each test, or of each test on each device. The choice is always the same."""
-    instances: dict[str, list[pytest.Function]] = {}
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        instances.setdefault(test + device_of(item) if by_device else test, []).append(item)
-    rest = []
-    for test, group in instances.items():
-        if len(group) > count:
-            turns: Counter[str] = Counter()
-            ranked = []
-            for item in random.Random(test).sample(group, len(group)):
-                ranked.append((turns[device_of(item)], len(ranked), item))
-                turns[device_of(item)] += 1
-            rest += [item for _, _, item in sorted(ranked, key=lambda entry: entry[:2])[count:]]
-    return rest
+def left_out(
+    test: str, group: list[Any], count: int, params: Callable[[Any], dict[str, object]] = attrgetter("params")
+) -> list[Any]:
+    """Return all but `count` instances of a test, as many of each device. The choice is always the same."""
+    turns: Counter[str] = Counter()
+    ranked = []
+    for instance in random.Random(test).sample(group, len(group)) if len(group) > count else []:
+        device = device_of(params(instance))
+        ranked.append((turns[device], len(ranked), instance))
+        turns[device] += 1
+    return [instance for _, _, instance in sorted(ranked, key=lambda entry: entry[:2])[count:]]
 
 
 @pytest.fixture(params=DEVICES)
