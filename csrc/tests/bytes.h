@@ -19,12 +19,17 @@ static inline oa_array bytes_of(unsigned char *data, const int64_t *n, int direc
   return (oa_array){.data = data, .shape = n, .strides = strides, .ndim = 1, .dtype = OA_U8, .direction = direction};
 }
 
-static inline void add_run(void *data) {
-  struct {
-    unsigned char *bytes;
-    int64_t n;
-    unsigned char by;
-  } *p = data;
+struct added {
+  unsigned char *bytes;
+  int64_t n;
+  unsigned char by;
+};
+
+BY_RANGE static inline void add_run(void *data) {
+  const struct added *p = data;
+  reads(p, sizeof *p);
+  reads(p->bytes, p->n);
+  writes(p->bytes, p->n);
   for (int64_t i = 0; i < p->n; i++) p->bytes[i] = (unsigned char)(p->bytes[i] + p->by);
 }
 
@@ -35,11 +40,7 @@ static inline int add(oa_any *bytes, int64_t n, int by) {
   oa_call call = {.function = "test.add", .operands = &operand, .count = 1};
   const int status = oa_begin(&call);
   if (status) return status;
-  struct {
-    unsigned char *bytes;
-    int64_t n;
-    unsigned char by;
-  } p = {operand.address, n, (unsigned char)by};
+  struct added p = {operand.address, n, (unsigned char)by};
   return oa_submit(&call, add_run, &p, sizeof p);
 }
 

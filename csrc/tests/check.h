@@ -56,6 +56,30 @@ static inline int check_fails(int status, int expected, const char *words, const
 /* Returns whether the devices called sim are doubles of GPUs in this run (on_gpu.c). */
 static inline int on_doubles(void) { return getenv("OFFLOAD_ARGS_TEST_GPU") != NULL; }
 
+/* Marks a test's loop over an array that begins with reads() or writes() of the whole array. ThreadSanitizer then looks
+ * at the array once. It would look at each byte, which takes a hundred times as long. */
+#ifdef __SANITIZE_THREAD__
+#define BY_RANGE __attribute__((no_sanitize("thread")))
+void __tsan_read_range(void *address, long nbytes);
+void __tsan_write_range(void *address, long nbytes);
+#else
+#define BY_RANGE
+#endif
+
+static inline void reads(const void *data, int64_t nbytes) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_read_range((void *)(uintptr_t)data, (long)nbytes);
+#endif
+  (void)data, (void)nbytes;
+}
+
+static inline void writes(void *data, int64_t nbytes) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_write_range(data, (long)nbytes);
+#endif
+  (void)data, (void)nbytes;
+}
+
 /* The backend of the devices that a test calls sim: "sim", or the backend of the doubles. */
 extern char tested_backend[];
 

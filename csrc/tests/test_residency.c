@@ -44,7 +44,8 @@ struct pair {
 };
 
 /* Returns a weighted sum of the words, which is fast under a sanitizer too. */
-static unsigned host_sum(const void *in, int64_t n) {
+BY_RANGE static unsigned host_sum(const void *in, int64_t n) {
+  reads(in, n);
   uint64_t sum = 0, word = 0;
   for (int64_t i = 0; i < n; i += 8) {
     memcpy(&word, (const char *)in + i, (size_t)(n - i < 8 ? n - i : 8));
@@ -59,8 +60,11 @@ static void run_sum(void *data) {
   memcpy(p->out, &sum, sizeof sum);
 }
 
-static void run_add(void *data) {
-  struct pair *p = data;
+BY_RANGE static void run_add(void *data) {
+  const struct pair *p = data;
+  reads(p, sizeof *p);
+  reads(p->out, p->n);
+  writes(p->out, p->n);
   for (int64_t i = 0; i < p->n; i++) p->out[i] = (unsigned char)(p->out[i] + p->add);
 }
 

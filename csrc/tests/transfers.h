@@ -23,10 +23,6 @@ struct array {
   uint64_t address;
 };
 
-static unsigned char value_of(size_t i, int seed) {
-  return (unsigned char)(i * 7 + (i >> 8) * 3 + (size_t)seed * 31 + 1);
-}
-
 static struct array array_of(oa_lines lines, bool irregular, const char *name) {
   struct array a = {.nbytes = (size_t)oa_lines_span(lines) + 64};
   a.device_bytes = (size_t)(irregular ? oa_lines_bytes(lines) : oa_lines_span(lines));
@@ -57,25 +53,27 @@ static oa_move move_of(struct array *a, uint64_t address) {
   return move;
 }
 
-/* Returns whether byte i of the buffer belongs to the array. */
-static bool own_byte(const struct array *a, size_t i) {
+/* Returns the bytes of the buffer if the array has the values of that seed. They are valid until the next call. */
+BY_RANGE static const unsigned char *bytes_with(const struct array *a, int seed) {
+  static unsigned char *bytes;
+  static size_t room;
+  if (room < a->nbytes) bytes = realloc(bytes, room = a->nbytes);
   const oa_lines *l = &a->move.lines;
-  if (i < 32 || i >= a->nbytes - 32) return false;
-  i -= 32;
-  const int64_t pitch = a->shape.ndim ? a->strides[0] : l->pitch, width = a->shape.ndim ? a->extents[1] * 4 : l->width;
-  return (int64_t)i % pitch < width || (!a->shape.ndim && l->count == 1);
+  const size_t count = (size_t)(a->shape.ndim ? a->extents[0] : l->count);
+  const size_t width = (size_t)(a->shape.ndim ? a->extents[1] * 4 : l->width);
+  const size_t pitch = (size_t)(a->shape.ndim ? a->strides[0] : l->pitch);
+  writes(bytes, (int64_t)a->nbytes);
+  for (size_t i = 0; i < a->nbytes; i++) bytes[i] = GUARD;
+  for (size_t line = 0; line < count; line++)
+    for (size_t i = line * pitch; i < line * pitch + width; i++)
+      bytes[32 + i] = (unsigned char)(i * 7 + (i >> 8) * 3 + (size_t)seed * 31 + 1);
+  return bytes;
 }
 
-static void set(struct array *a, int seed) {
-  for (size_t i = 0; i < a->nbytes; i++) a->buffer[i] = own_byte(a, i) ? value_of(i, seed) : GUARD;
-}
+static void set(struct array *a, int seed) { memcpy(a->buffer, bytes_with(a, seed), a->nbytes); }
 
 /* Returns 1 if all bytes of the array have the values of that seed, and no other byte of the buffer was written. */
-static int holds(const struct array *a, int seed) {
-  for (size_t i = 0; i < a->nbytes; i++)
-    if (a->buffer[i] != (own_byte(a, i) ? value_of(i, seed) : GUARD)) return 0;
-  return 1;
-}
+static int holds(const struct array *a, int seed) { return !memcmp(a->buffer, bytes_with(a, seed), a->nbytes); }
 
 /* -- round trips -------------------------------------------------------------------------------------------------- */
 
