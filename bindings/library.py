@@ -61,23 +61,23 @@ class Function:
         """Return the parameters with one of these roles."""
         return [parameter for parameter in self.parameters if parameter.role in roles]
 
-    @property
+    @cached_property
     def arrays(self) -> list[Array]:
         return [parameter for parameter in self.parameters if isinstance(parameter, Array)]
 
-    @property
+    @cached_property
     def sizes(self) -> list[Size]:
         return [parameter for parameter in self.parameters if isinstance(parameter, Size)]
 
-    @property
+    @cached_property
     def lists(self) -> list[HostList]:
         return [parameter for parameter in self.parameters if isinstance(parameter, HostList)]
 
-    @property
+    @cached_property
     def numbers(self) -> list[Number]:
         return [parameter for parameter in self.parameters if isinstance(parameter, Number)]
 
-    @property
+    @cached_property
     def types(self) -> list[DataType]:
         """Return the parameters that determine dtypes."""
         return [parameter for parameter in self.parameters if isinstance(parameter, DataType)]

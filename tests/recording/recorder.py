@@ -91,7 +91,8 @@ class Recorder:
     def __init__(self, library: roles.Library, path: Path) -> None:
         self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
         self._symbols = list(library.api["functions"])
-        self._cores = {at for at, symbol in enumerate(self._symbols) if symbol in working(library)}
+        bodies = working(library)
+        self._cores = {at for at, symbol in enumerate(self._symbols) if symbol in bodies}
         self._wishes: list[int] = []
 
     def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
