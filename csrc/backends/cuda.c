@@ -170,6 +170,7 @@ static int gpu_enter(oa_device *device, void **saved) {
   gpu_context current = NULL;
   unsigned version;
   *saved = NULL;
+  if (OA_UNLIKELY(atomic_load_explicit(&device->stuck, memory_order_relaxed))) return fail_stuck(device);
   const int gone = driver.context_version(gpu->context, &version);
   if (OA_UNLIKELY(gone)) return failed(device, gone, names.context_version, 0, 0);
   if (OA_LIKELY(driver.context_current(&current) == SUCCESS && current == gpu->context)) return OA_OK;

@@ -302,6 +302,7 @@ static __attribute__((cold, noinline)) int fail_to_enter(oa_device *device, int 
 static int gpu_enter(oa_device *device, void **saved) {
   int current = -1;
   *saved = NULL;
+  if (OA_UNLIKELY(atomic_load_explicit(&device->stuck, memory_order_relaxed))) return fail_stuck(device);
   int code = driver.current_device(&current);
   if (OA_UNLIKELY(code)) return failed(device, code, names.current_device, 0, 0);
   const int mode = set_mode(CAPTURE_RELAXED);

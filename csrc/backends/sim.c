@@ -791,6 +791,16 @@ static int sim_stream_synchronize(oa_device *device, void *pointer) {
   return failure ? failure : take_report(device->state);
 }
 
+static int sim_stream_done(oa_device *device, void *pointer, int *done) {
+  struct stream *stream = NULL;
+  const int status = start(device, "stream_done", pointer, &stream);
+  if (status) return status;
+  pthread_mutex_lock(&stream->mutex);
+  *done = stream->completed == stream->issued;
+  pthread_mutex_unlock(&stream->mutex);
+  return OA_OK;
+}
+
 static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
   struct event *event = awaited;
   struct stream *stream = NULL;
@@ -979,6 +989,7 @@ const oa_backend oa_backend_sim = {
     .fill = sim_fill,
     .stream_create = sim_stream_create,
     .stream_synchronize = sim_stream_synchronize,
+    .stream_done = sim_stream_done,
     .stream_wait = sim_stream_wait,
     .stream_capturing = sim_stream_capturing,
     .graph_begin = sim_graph_begin,

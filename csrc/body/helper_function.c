@@ -490,24 +490,65 @@ static void *abort_in_thread(void *argument) {
   return NULL;
 }
 
+/* Waits for the call, and destroys the graphs of the object, so that the call ends. If the call fails, also waits for
+ * the operations that it should have ended. Returns false if it waits in vain. Called with the lock. */
+static bool wait_for_abort(const abortion *a, const oa_object_state *state) {
+  oa_patience patience = {.is_short = false};
+  for (;;) {
+    const bool has_ended = oa_captures_end(state), failed = a->is_over && a->status;
+    if (has_ended && a->is_over && !(failed && oa_object_runs(a->device, &state->aborted))) return true;
+    if (!oa_device_wait_change(a->device, &patience, failed)) return false;
+  }
+}
+
+static bool is_of_object(const void *state, const oa_abortable *aborted) {
+  return aborted == &((const oa_object_state *)state)->aborted || oa_captures_have(state, aborted);
+}
+
+/* Gives up the device if operations of the object still run although the library was called. While the library has not
+ * returned, the operations may only wait for those of another object. Called with the lock, which it frees and takes
+ * again. */
+static bool give_up(const abortion *a, const oa_object_state *state) {
+  char reason[256];
+  if (!oa_object_runs(a->device, &state->aborted) && !oa_captures_run(state)) return false;
+  if (!a->is_over && oa_others_run(a->device, is_of_object, state)) return false;
+  snprintf(reason, sizeof reason, "%s did not end the calls of %s, which still run on the device",
+           a->routine->library->symbols[a->routine->symbols[0]], a->routine->record[0].name);
+  oa_device_give_up(a->device, reason);
+  oa_announce_change();
+  oa_captures_end(state);
+  return true;
+}
+
 /* Aborts an object. The library's function stops the calls, also those in graphs, and then waits until the graphs have
  * been destroyed. So another thread makes the call, while this thread destroys the graphs. The graphs of a lost device
- * are not destroyed, so this thread does not wait for the library then. */
-static int abort_beside(abortion *a, const oa_object_state *state) {
-  struct timespec until = {.tv_sec = 0};
+ * are not destroyed, so this thread does not wait for the library then. If the library fails to stop the calls, the
+ * device is lost. */
+static int finish_abort(abortion *a, const oa_object_state *state) {
+  const char *const function = a->routine->function, *const symbol =
+                                                         a->routine->library->symbols[a->routine->symbols[0]];
+  const char *const name = a->routine->record[0].name;
   oa_lock();
-  bool in_time = oa_captures_end(state, &until);
-  while (in_time && !a->is_over) in_time = oa_device_wait_change(a->device, &until);
+  const bool gives_up = !wait_for_abort(a, state) && give_up(a, state);
   const bool is_left = a->is_left = !a->is_over;
   oa_unlock();
-  if (is_left)
+  oa_device *device = a->device;
+  if (is_left && !gives_up && device && atomic_load(&device->lost))
     return oa_fail(OA_ERROR_LOST, "%s: %s is lost, and %s did not return; %s stays in use until the process ends: %s",
-                   a->routine->function, a->device->name, a->routine->library->symbols[a->routine->symbols[0]],
-                   a->routine->record[0].name, a->device->lost_reason);
-  const int status = a->status;
-  if (status) oa_error_restore(&a->error);
-  free(a);
-  return status;
+                   function, device->name, symbol, name, device->lost_reason);
+  int status = is_left ? oa_fail(OA_ERROR_LIBRARY,
+                                 "%s: %s did not return within %d s; %s stays in use until the "
+                                 "process ends",
+                                 function, symbol, OA_LONG_PATIENCE / 1000, name)
+                       : a->status;
+  if (!is_left) {
+    if (status) oa_error_restore(&a->error);
+    free(a);
+  }
+  if (!gives_up) return status;
+  oa_saved_error first;
+  oa_error_save(&first);
+  return oa_fail(OA_ERROR_LIBRARY, "%.1500s; calls of %s still run, so %s is lost", first.text, name, device->name);
 }
 
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
@@ -527,15 +568,19 @@ int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
   oa_object_state *state = use.state;
   a->device = state->device;
   if (!oa_start_thread(abort_in_thread, a)) {
-    status = abort_beside(a, state);
-  } else {
-    status = has_graphs
-                 ? oa_fail(OA_ERROR_MEMORY, "%s: no thread could be started to abort %s; its memory stays in use",
-                           routine->function, use.name)
-                 : abort_native(a);
+    status = finish_abort(a, state);
+  } else if (has_graphs) {
+    status = oa_fail(OA_ERROR_MEMORY, "%s: no thread could be started to abort %s; its memory stays in use",
+                     routine->function, use.name);
     free(a);
+  } else {
+    abort_in_thread(a);
+    status = finish_abort(a, state);
   }
-  const int failed = oa_object_drop_seized(state) ? destroy(routine->function, state) : OA_OK;
+  oa_saved_error first;
+  oa_error_save(&first);
+  const int failed = oa_object_drop_seized(state, status != OA_OK) ? destroy(routine->function, state) : OA_OK;
+  if (status) oa_error_restore(&first);
   return status ? status : failed;
 }
 

@@ -726,7 +726,10 @@ int oa_end_of(oa_call *call, int vendor_status, const oa_abortable *object) {
   oa_lock();
   if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
-  if (OA_LIKELY(is_usual && !device->abortable)) { /* the compiler makes a copy of mark_all without the rare cases */
+  if (OA_LIKELY(is_usual &&
+                !atomic_load_explicit(
+                    &device->abortable,
+                    memory_order_relaxed))) { /* the compiler makes a copy of mark_all without the rare cases */
     const bool notes = !(device->backend->flags & OA_SYNCHRONOUS);
     if (notes) advanced = oa_stream_advance(call->stream);
     if (OA_LIKELY(!advanced)) return mark_all(call, notes, 0, NULL, status);

@@ -224,11 +224,11 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
   return status;
 }
 
-bool oa_object_drop_seized(oa_object_state *state) {
-  struct timespec until = {.tv_sec = 0};
+bool oa_object_drop_seized(oa_object_state *state, bool hurries) {
+  oa_patience patience = {.is_short = false};
   bool in_time = true;
   oa_lock();
-  while (state->busy && in_time) in_time = oa_device_wait_change(state->device, &until);
+  while (state->busy && in_time) in_time = oa_device_wait_change(state->device, &patience, hurries);
   const bool last = in_time && !--state->holders; /* after a wait in vain, the state stays for ever */
   oa_unlock();
   return last;

@@ -105,7 +105,7 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
 /* Waits for calls that use a seized object, as oa_device_wait_change does, and removes the holder that oa_object_seize
  * added. Returns true if this was the last holder, so that the caller has to destroy the remaining parts of the object.
  * If it waits in vain, the object's memory stays in use. */
-bool oa_object_drop_seized(oa_object_state *state);
+bool oa_object_drop_seized(oa_object_state *state, bool hurries);
 /* Waits for calls that use the object, and makes it stale. *state becomes the state that the caller has to destroy;
  * NULL if the object was stale, or if other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);

@@ -103,6 +103,8 @@ typedef struct oa_backend {
   /* Waits for the stream and reports asynchronous failures. When stream_synchronize has returned, even with a failure,
    * no operation of this stream touches host memory. */
   int (*stream_synchronize)(oa_device *device, void *stream);
+  /* Sets *done to 1 if all operations of the stream are over. Never waits. NULL on OA_SYNCHRONOUS backends. */
+  int (*stream_done)(oa_device *device, void *stream, int *done);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
   /* Notes that programs may capture this stream, which the backend created, from now on. Events that are recorded in
    * the stream from now on may be queried during a capture. The entry is NULL if every event may be queried during a
@@ -174,10 +176,14 @@ struct oa_device {
   /* set by the backend's `open` */
   char model[128];
   int driver_version, compute_major, compute_minor;
-  int reads_host;       /* an enum oa_host_reading */
-  int node;             /* NUMA node near the device; -1: not known, as before `open` */
-  void *state;          /* owned by the backend */
-  atomic_bool coherent; /* set by the core: regions lend host memory to the device without copies */
+  int reads_host; /* an enum oa_host_reading */
+  int node;       /* NUMA node near the device; -1: not known, as before `open` */
+  void *state;    /* owned by the backend */
+  /* set by the core */
+  atomic_bool coherent;  /* regions lend host memory to the device without copies */
+  atomic_bool abortable; /* calls of communicators were made or captured, so operations may wait until they are aborted.
+                            All waits of the backend then end once the device is stuck */
+  atomic_bool stuck; /* operations never end, and the device is lost: `enter` and all waits fail with OA_ERROR_LOST */
   /* The core owns the fields from here on; a backend does not use them. */
   atomic_int lost; /* an enum oa_lost; oa_device_lost sets it once the device can't be used any more */
   char lost_reason[512];
@@ -192,9 +198,7 @@ struct oa_device {
   struct oa_stream *streams;
   struct oa_stream *known_streams; /* streams that other code also has, and may capture */
   int stream_count;
-  /* both under the lock */
-  bool abortable; /* calls of communicators were made or captured, so operations may wait until they are aborted */
-  bool spoiled;   /* an abort has made results undefined (region/aborted.c); `abortable` is true, too */
+  bool spoiled; /* under the lock: an abort has made results undefined (region/aborted.c); `abortable` is true, too */
 };
 
 /* -- functions that a backend may call, in addition to base/ -- */

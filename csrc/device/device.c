@@ -70,18 +70,30 @@ bool oa_device_quiesce(oa_device *device) {
   oa_error_save(&first);
   for (int i = 0; i < TRIES && status && status != OA_ERROR_LOST; i++) status = device->backend->synchronize(device);
   oa_error_restore(&first);
-  return !status || status == OA_ERROR_LOST; /* a lost device does nothing any more */
+  /* a lost device does nothing any more, unless the core has given it up */
+  return !status || (status == OA_ERROR_LOST && !atomic_load(&device->stuck));
 }
 
-bool oa_device_wait_change(const oa_device *device, struct timespec *until) {
-  enum { LOOK = 50, PATIENCE = 500 }; /* milliseconds */
-  if (!device || atomic_load(&device->lost) != OA_LOST) {
-    const struct timespec look = oa_time_in(LOOK); /* nobody announces that a device is lost */
-    oa_wait_change_until(&look);
-    return true;
-  }
-  if (!until->tv_sec) *until = oa_time_in(PATIENCE);
-  return oa_wait_change_until(until);
+void oa_device_give_up(oa_device *device, const char *reason) {
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  oa_device_lost(device, reason);
+  atomic_store(&device->stuck, true);
+  oa_error_restore(&saved);
+}
+
+static bool is_later(const struct timespec *a, const struct timespec *b) {
+  return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+bool oa_device_wait_change(const oa_device *device, oa_patience *patience, bool hurries) {
+  enum { LOOK = 5 }; /* milliseconds: nobody announces that a device is lost, or that its operations have ended */
+  const bool is_short = hurries || (device && atomic_load(&device->lost) == OA_LOST);
+  if (!patience->end.tv_sec || is_short > patience->is_short)
+    *patience = (oa_patience){oa_time_in(is_short ? OA_SHORT_PATIENCE : OA_LONG_PATIENCE), is_short};
+  const struct timespec look = oa_time_in(LOOK);
+  const bool is_last = is_later(&look, &patience->end);
+  return oa_wait_change_until(is_last ? &patience->end : &look) || !is_last;
 }
 
 int oa_device_lost(oa_device *device, const char *reason) {

@@ -18,9 +18,19 @@ int oa_device_usable(oa_device *device);
  * may now be freed and blocks may be reused, and false if some work may still be under way. Keeps the last failure's
  * text. */
 bool oa_device_quiesce(oa_device *device);
-/* Waits, as oa_wait_change does, for something that need not happen any more if the device is lost. The caller then
- * calls this again, with the same *until (0 at first). Returns false if the device has been lost for long. device: NULL
- * if it does not matter. */
-bool oa_device_wait_change(const oa_device *device, struct timespec *until);
+/* Marks a device as lost because operations on it never end, and ends the waits for it. The memory that these
+ * operations may use is never freed. */
+void oa_device_give_up(oa_device *device, const char *reason);
+
+/* A limit on waits for something that may never happen, because it depends on a library and a device. All fields are 0
+ * at first. */
+typedef struct oa_patience {
+  struct timespec end;
+  bool is_short; /* `end` is the short limit */
+} oa_patience;
+enum { OA_LONG_PATIENCE = 10000, OA_SHORT_PATIENCE = 500 }; /* milliseconds */
+/* Waits for a short while, as oa_wait_change does. Returns false once the limit has passed: the short limit if the
+ * device is lost or the caller is in a hurry, otherwise the long limit. device: NULL if it does not matter. */
+bool oa_device_wait_change(const oa_device *device, oa_patience *patience, bool hurries);
 
 #endif

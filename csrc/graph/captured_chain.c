@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 #include "device/staging.h"
+#include "region/aborted.h"
 #include "region/caller.h"
 #include "region/capture.h"
 #include "region/slot.h"
@@ -32,6 +33,7 @@ typedef struct chain {
   oa_stream *last; /* the stream of the last replay; NULL: no replay yet, or the last replay went to a foreign stream */
   uint64_t ticket; /* ticket of the last replay */
   bool was_foreign; /* a replay went to a foreign stream */
+  void *event;      /* follows the last replay if an object of the calls may be aborted; NULL: no such replay yet */
 } chain;
 
 /* Takes the lock and returns the chain of a handle. If the handle has no chain, returns NULL with *status and the text
@@ -95,11 +97,18 @@ static int end_graph(chain *c) {
   c->ending = true;
   if (c->capturing) status = end_capture(c);
   const bool waits = c->last && c->last->waited < c->ticket;
+  void *event = c->event;
+  c->event = NULL;
   /* This is false if the region was left, because leaving has waited for the caller's streams. */
   const bool quiesces = c->was_foreign && region_of(c);
   void *native = waits ? c->last->native : NULL;
   oa_unlock();
-  if ((waits && device->backend->stream_synchronize(device, native)) || quiesces) oa_device_quiesce(device);
+  /* Later operations of the stream may wait for much longer than the replay. */
+  const int waited = !waits  ? OA_OK
+                     : event ? device->backend->event_synchronize(device, event)
+                             : device->backend->stream_synchronize(device, native);
+  if (waited || quiesces) oa_device_quiesce(device);
+  if (event) device->backend->event_destroy(device, event);
   if (c->graph && !atomic_load(&device->lost)) {
     const int destroyed = device->backend->graph_destroy(device, c->graph);
     if (!status) status = destroyed;
@@ -128,10 +137,22 @@ static int destroy_unused(chain *c) { return c->released && !c->users && !c->end
 
 static chain *chain_of(const oa_capture *capture) { return (chain *)((uintptr_t)capture - offsetof(chain, capture)); }
 
-/* Ends the graph of a chain after an object of its calls was aborted. */
-static bool end_after_abort(oa_capture *capture, struct timespec *until) {
+/* Returns whether a replay may still run. Never waits. Called with the lock. */
+static bool runs(const chain *c) {
+  oa_saved_error saved;
+  int done = 1;
+  if (!c->event || c->was_foreign) return oa_object_runs(c->device, &c->capture.aborted);
+  if (atomic_load(&c->device->lost)) return false;
+  oa_error_save(&saved);
+  if (c->device->backend->event_done(c->device, c->event, &done)) done = 1;
+  oa_error_restore(&saved);
+  return !done;
+}
+
+/* Ends the graph of a chain after an object of its calls was aborted, unless the chain is in use. */
+static bool end_after_abort(oa_capture *capture) {
   chain *c = chain_of(capture);
-  if (c->ending || c->users) return oa_device_wait_change(c->device, until);
+  if (c->ending || c->users || runs(c)) return false;
   oa_saved_error saved;
   end_graph(c);
   oa_error_save(&saved);
@@ -310,6 +331,13 @@ static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
   return status;
 }
 
+/* Records the chain's event after a replay. Called without the lock. */
+static int mark_replay(chain *c, const oa_stream *stream) {
+  const oa_backend *backend = c->device->backend;
+  const int status = c->event ? OA_OK : backend->event_create(c->device, &c->event);
+  return status ? status : backend->event_record(c->device, c->event, stream->native);
+}
+
 /* Replays a chain that this thread uses, or runs its loop on the device. Called with the lock, which is free when it
  * returns. */
 static int replay(const char *function, chain *c, device_loop *loop) {
@@ -336,6 +364,7 @@ static int replay(const char *function, chain *c, device_loop *loop) {
     const bool is_foreign = stream->number < 0;
     status =
         loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
+    if (!status && c->capture.objects && atomic_load(&c->device->abortable)) status = mark_replay(c, stream);
     const bool did_nothing = loop && !loop->ran;
     oa_saved_error saved;
     oa_error_save(&saved);

@@ -52,3 +52,37 @@ void oa_object_spoils(oa_device *device, const oa_abortable *object) {
     for (int i = 0; i < m->group_count && m->device == device; i++)
       if (m->groups[i].written && oa_uses_write_doubtful(&m->uses)) oa_make_undefined(m, i);
 }
+
+/* Returns whether all operations of a stream are over. */
+static bool is_over(oa_stream *stream) {
+  oa_device *device = stream->device;
+  const oa_backend *backend = device->backend;
+  oa_saved_error saved;
+  int done = 1;
+  oa_error_save(&saved);
+  if (stream->number >= 0)
+    done = !backend->stream_done || backend->stream_done(device, stream->native, &done) || done;
+  else if (stream->event) /* the caller may have destroyed the stream; its event follows each operation of the core */
+    done = backend->event_done(device, stream->event, &done) || done;
+  oa_error_restore(&saved);
+  return done;
+}
+
+bool oa_object_runs(oa_device *device, const oa_abortable *object) {
+  if (!device || atomic_load(&device->lost)) return false;
+  for (oa_stream *s = after(device, NULL); s; s = after(device, s))
+    if (oa_stream_first_of(s, object) && !is_over(s)) return true;
+  return false;
+}
+
+bool oa_others_run(oa_device *device, bool (*is_own)(const void *subject, const oa_abortable *object),
+                   const void *subject) {
+  if (!device || atomic_load(&device->lost)) return false;
+  for (oa_stream *s = after(device, NULL); s; s = after(device, s)) {
+    bool any = false;
+    for (const oa_issued *i = s->issued; i < s->issued + sizeof s->issued / sizeof s->issued[0]; i++)
+      any |= i->last > s->waited && !is_own(subject, i->object);
+    if (any && !is_over(s)) return true;
+  }
+  return false;
+}

@@ -279,18 +279,31 @@ int oa_captures_abort(const char *function, const char *name, const void *object
   return OA_OK;
 }
 
-bool oa_captures_end(const void *object, struct timespec *until) {
-  bool in_time = true;
+bool oa_captures_end(const void *object) {
   oa_capture *c = holding;
-  while (c && in_time) {
-    if (uses(c, object)) {
-      in_time = c->end(c, until);
+  bool all = true;
+  while (c) {
+    if (uses(c, object) && c->end(c)) {
       c = holding; /* the list may have changed */
+      all = true;
     } else {
+      all &= !uses(c, object);
       c = c->next;
     }
   }
-  return in_time;
+  return all;
+}
+
+bool oa_captures_have(const void *object, const oa_abortable *aborted) {
+  for (const oa_capture *c = holding; c; c = c->next)
+    if (&c->aborted == aborted) return uses(c, object);
+  return false;
+}
+
+bool oa_captures_run(const void *object) {
+  for (const oa_capture *c = holding; c; c = c->next)
+    if (uses(c, object) && oa_object_runs(c->stream->device, &c->aborted)) return true;
+  return false;
 }
 
 /* Makes the handles use the libraries' own memory again. */

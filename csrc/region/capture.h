@@ -88,8 +88,8 @@ typedef struct oa_capture {
   bool failed;          /* a call failed, or could not be noted: the graph can't be used */
   bool is_whole;        /* the capture has ended */
   oa_abortable aborted; /* set once an object of the calls was aborted */
-  /* Ends the graph, or waits, as oa_device_wait_change does, until another thread has ended it. */
-  bool (*end)(struct oa_capture *, struct timespec *until);
+  /* Ends the graph, unless a thread uses it or its replays run. Returns whether it does. */
+  bool (*end)(struct oa_capture *);
   struct oa_capture *next; /* in the list of captures that have held objects */
   bool listed;
 } oa_capture;
@@ -122,9 +122,13 @@ int oa_capture_hold(oa_capture *capture, void *object, void (*let_go)(void *obje
  * that use it stale, and what their running replays write undefined; *any: there are such graphs. name: the object's,
  * a literal. Called with the lock. */
 int oa_captures_abort(const char *function, const char *name, const void *object, bool *any);
-/* Ends these graphs. Returns false if it waits for other threads in vain, as oa_device_wait_change does. Called with
- * the lock, which it frees and takes again. */
-bool oa_captures_end(const void *object, struct timespec *until);
+/* Ends these graphs, except those in use. Returns whether none is left. Called with the lock, which it frees and takes
+ * again. */
+bool oa_captures_end(const void *object);
+/* Returns whether replays of these graphs may still run. Called with the lock. */
+bool oa_captures_run(const void *object);
+/* Returns whether `aborted` is that of a graph with calls that use the object. Called with the lock. */
+bool oa_captures_have(const void *object, const oa_abortable *aborted);
 /* Ends the holds of all objects. Called without the lock. */
 void oa_capture_let_go(oa_capture *capture);
 /* Frees everything that the capture owns, except its stream. Called without the lock. */

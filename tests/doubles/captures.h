@@ -113,9 +113,20 @@ int gpu_double_waits(const void *stream) {
 
 /* A library's operation that the stream does later begins, or ends. The stream's other work waits for it. */
 void gpu_double_begins(const void *stream);
-void gpu_double_begins(const void *stream) { __atomic_add_fetch(&handle_of(stream)->begun, 1, __ATOMIC_SEQ_CST); }
+static int late[64]; /* the operations of each device that have begun and not ended */
+static void note_late(const void *stream, int change) {
+  const int device = owner_of(stream, 1);
+  if (device >= 0) __atomic_add_fetch(&late[device], change, __ATOMIC_SEQ_CST);
+}
+void gpu_double_begins(const void *stream) {
+  __atomic_add_fetch(&handle_of(stream)->begun, 1, __ATOMIC_SEQ_CST);
+  note_late(stream, 1);
+}
 void gpu_double_ends(const void *stream);
-void gpu_double_ends(const void *stream) { __atomic_add_fetch(&handle_of(stream)->ended, 1, __ATOMIC_SEQ_CST); }
+void gpu_double_ends(const void *stream) {
+  __atomic_add_fetch(&handle_of(stream)->ended, 1, __ATOMIC_SEQ_CST);
+  note_late(stream, -1);
+}
 
 static void pause_briefly(void) { nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); }
 /* Returns whether so many operations of the stream have ended; NULL, or a destroyed stream: yes. */

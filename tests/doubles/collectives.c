@@ -96,7 +96,7 @@ struct operation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static world *worlds;
-static int last_id, fails_in, replays, is_late, is_stuck;
+static int last_id, fails_in, replays, is_late, is_stuck, refuses_aborts;
 static char text[1 << 16], last_error[256];
 static _Thread_local int depth;
 static _Thread_local operation *group;
@@ -118,6 +118,9 @@ PUBLIC void double_stuck(int stuck) {
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
 }
+
+/* Until it is 0 again, ncclCommAbort fails and stops nothing. */
+PUBLIC void double_refuse_aborts(int refuses) { refuses_aborts = refuses; }
 
 /* Notes a call. Returns whether the call has to fail. Called with the lock. */
 static int note(const char *format, ...) {
@@ -375,9 +378,7 @@ struct captured {
   operation operations[16];
 };
 
-static int issue_captured(const void *arguments, void *stream) {
-  struct captured all = *(const struct captured *)arguments;
-  (void)stream;
+static int issue_all(struct captured all) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < all.count; i++) {
     operation *o = &all.operations[i];
@@ -394,6 +395,37 @@ static int issue_captured(const void *arguments, void *stream) {
   pthread_mutex_unlock(&lock);
   return status;
 }
+
+#ifdef TRAPS
+static int issue_captured(const void *arguments, void *stream) {
+  (void)stream;
+  return issue_all(*(const struct captured *)arguments);
+}
+#else
+struct late_captured {
+  struct captured all;
+  const void *stream;
+};
+
+static void *issue_all_late(void *argument) {
+  struct late_captured *late = argument;
+  issue_all(late->all);
+  gpu_double_ends(late->stream);
+  free(late);
+  return NULL;
+}
+
+static int issue_captured(const void *arguments, void *stream) {
+  pthread_t thread;
+  if (!is_late || !stream) return issue_all(*(const struct captured *)arguments);
+  struct late_captured *late = malloc(sizeof *late);
+  *late = (struct late_captured){*(const struct captured *)arguments, stream};
+  gpu_double_begins(stream);
+  if (pthread_create(&thread, NULL, issue_all_late, late)) abort();
+  pthread_detach(thread);
+  return SUCCESS;
+}
+#endif
 
 static void keep_graph(comm *c, const void *graph) {
   for (int i = 0; i < c->graph_count; i++)
@@ -582,7 +614,9 @@ static int end(comm *c, const char *name) {
   return status;
 }
 PUBLIC int ncclCommDestroy(comm *c) { return end(c, "CommDestroy"); }
-PUBLIC int ncclCommAbort(comm *c) { return end(c, "CommAbort"); }
+PUBLIC int ncclCommAbort(comm *c) {
+  return refuses_aborts ? fail(SYSTEM_ERROR, "the double was told to fail") : end(c, "CommAbort");
+}
 PUBLIC int ncclCommFinalize(comm *c) { return c->aborted ? INVALID_USAGE : noted("CommFinalize"); }
 PUBLIC int ncclCommCount(const comm *c, int *count) {
   *count = c->world->ranks;

@@ -326,6 +326,7 @@ int cuCtxSetCurrent(gpu_context context) { /* replaces the innermost context; NU
 int cuCtxSynchronize(void) {
   const int code = belongs(NULL);
   if (code) return code;
+  while (!belongs(NULL) && __atomic_load_n(&late[current()->number], __ATOMIC_SEQ_CST)) pause_briefly();
   return SPOILS_CAPTURES && spoil(current()->number, NULL) ? UNSUPPORTED : SUCCESS;
 }
 
@@ -596,6 +597,12 @@ int cuStreamDestroy_v2(gpu_stream stream) {
 int cuStreamSynchronize(gpu_stream stream) {
   const int code = belongs(stream);
   if (!code) await(stream);
+  return code ? code : gpu_double_waits(stream);
+}
+int cuStreamQuery(gpu_stream stream) {
+  const int code = belongs(stream);
+  const struct handle *h = handle_of(stream);
+  if (!code && h && !(has_ended(h, h->begun) && has_ended(h->behind, h->behind_to))) return NOT_READY;
   return code ? code : gpu_double_waits(stream);
 }
 /* Returns whether the operations before the event have ended. */

@@ -585,6 +585,10 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
   check_stream(stream);
   ANSWER(synchronize_stream(stream));
 }
+hipError_t hipStreamQuery(hipStream_t stream) { /* the stream does its work now */
+  check_stream(stream);
+  ANSWER(synchronize_stream(stream));
+}
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
   check_stream(stream);
   ANSWER(let_wait(stream, event, flags));

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from helpers.devices import library_or_skip, open_or_skip
-from helpers.processes import printed
+from helpers.processes import printed, python
 
 BEGIN = """
 import ctypes, re, threading, time
@@ -227,4 +227,111 @@ blas.copy(dy, dt)
 leave()
 assert (y == 1 + 300 * 300).all() and (total == y).all()
 """
+    )
+
+
+UNSTOPPED = """
+double.double_refuse_aborts(1)
+aborting = begin(c.comm_abort, comm)
+failed(aborting, LibraryError, "comm_abort: the library returned .*; calls of comm still run, so cuda:0 is lost")
+"""
+UNTOUCHED = """
+assert (x == 1).all() and (y == 1).all() and (total == 0).all()
+failed(begin(blas.scal, 2.0, dy) if dy.live else begin(offload_args(y, device="cuda:0").__enter__), DeviceLostError,
+       "cuda:0 is lost: ncclCommAbort did not end the calls of comm, which still run on the device")
+with offload_args(InOut(x), device="cuda:1") as (dx,):  # another device goes on
+    blas.scal(2.0, dx)
+assert (x == 2).all()
+"""
+
+
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("begins", ["graph", "call"])
+def test_a_failed_abort_ends_and_so_do_all_waits_after_it(begins: str) -> None:
+    if begins == "graph":
+        work = GRAPH + "double.double_late(1)\nwaiting = begin(g.replay)\nuntil_a_call_waits()\n"
+    else:
+        work = WAITING + "waiting = begin(lambda: None)\n"
+    run(
+        work
+        + UNSTOPPED
+        + """
+end(*waiting)
+for wait in (dt.to_host, lambda: update(total).__enter__(), lambda: c.all_reduce(dx, dt, 4, None, c.Sum, comm), leave):
+    assert isinstance(end(*begin(wait)), OffloadError)
+"""
+        + UNTOUCHED
+    )
+
+
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("by", ["leave", "dt.to_host", "update, total", "blas.nrm2, dt", "dx.device.synchronize"])
+def test_a_wait_ends_if_the_abort_fails_meanwhile(by: str) -> None:
+    run(
+        WAITING
+        + f"waiting = begin({by})\ntime.sleep(0.2)"
+        + UNSTOPPED
+        + """
+error = end(*waiting)
+assert isinstance(error, (DeviceLostError, InvalidDataError)), error
+if dx.live:
+    assert isinstance(end(*begin(leave)), OffloadError)
+"""
+        + UNTOUCHED
+    )
+
+
+@pytest.mark.promise("T77")
+def test_a_failed_abort_keeps_the_device_if_the_calls_have_ended() -> None:
+    run(
+        """
+alone, = c.comm_init_all(["cuda:0"])
+c.all_reduce(dx, dt, 4, None, c.Sum, alone)
+double.double_refuse_aborts(1)
+failed(begin(c.comm_abort, alone), LibraryError, "comm_abort: the library returned [^;]*$")
+blas.scal(2.0, dy)
+assert (dy.to_host() == 2).all()
+failed(begin(leave), InvalidDataError, "argument 3 was left undefined")
+"""
+    )
+
+
+@pytest.mark.promise("T77", "T83")
+def test_a_communicator_ends_though_its_abort_fails() -> None:
+    run(
+        """
+from offload_args import Communicator
+first, second = Communicator.all(["cuda:0", "cuda:1"], timeout=1)  # the second makes no call
+driver.gpu_double_room(1000)  # a copy into pinned memory does not wait
+double.double_late(1)
+double.double_refuse_aborts(1)
+waiting = begin(first.all_reduce, dx, dt)
+assert end(*waiting, 20).ranks == (1,)
+assert isinstance(end(*begin(leave), 20), OffloadError)
+end(*begin(first.close), 20)
+"""
+        + UNTOUCHED
+    )
+
+
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("end", ["del region, dx, dy, dt", "leave()", "sys.exit()"])
+def test_a_process_ends_after_a_failed_abort(end: str) -> None:
+    code = BEGIN + "import sys" + GRAPH + WAITING + UNSTOPPED + "print('fine', flush=True)\n" + end
+    ended = python(code, timeout=120)
+    assert ended.stdout.strip() == "fine"
+
+
+@pytest.mark.slow
+@pytest.mark.promise("T77")
+def test_an_abort_that_does_not_return_ends() -> None:
+    run(
+        WAITING
+        + """
+double.double_stuck(1)
+failed(begin(c.comm_abort, comm), LibraryError,
+       "ncclCommAbort did not return within 10 s; comm stays in use until the process ends; calls of comm still run")
+assert isinstance(end(*begin(leave), 20), OffloadError)
+"""
+        + UNTOUCHED
     )
