@@ -4,6 +4,7 @@
     python cholesky.py host host                             # two threads
     mpirun -n 4 python cholesky.py
     torchrun --nproc-per-node 4 cholesky.py
+    python on_dask.py cholesky                               # two workers of Dask
 
 The owner of each block factorizes the block. All ranks then solve for their parts of the block's column, and gather the
 column to update their rows. For many ranks, a program would distribute the rows in turns, so that all ranks stay busy
@@ -49,15 +50,14 @@ def matrix(n: int) -> np.ndarray:
     return B @ B.T / n + np.eye(n)
 
 
-def check(communicator: Communicator) -> float:
-    """Compare this rank's rows with NumPy's; return the largest difference."""
+def check(communicator: Communicator) -> str:
+    """Compare this rank's rows with NumPy's."""
     L = factorize(communicator)
     rows, n = L.shape
     expected = np.linalg.cholesky(matrix(n))[communicator.rank * rows : (communicator.rank + 1) * rows]
     np.testing.assert_allclose(L, expected, atol=1e-11)
-    return float(abs(L - expected).max())
+    return f"largest difference {abs(L - expected).max():.1e}"
 
 
 if __name__ == "__main__":
-    for difference in Communicator.run(check, devices=sys.argv[1:] or ["host"], timeout=120):
-        print(f"largest difference {difference:.1e}")
+    print(*Communicator.run(check, devices=sys.argv[1:] or ["host"], timeout=120), sep="\n")

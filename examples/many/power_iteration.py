@@ -4,6 +4,7 @@ python power_iteration.py                                # one rank
 python power_iteration.py host host                      # two threads
 mpirun -n 4 python power_iteration.py
 torchrun --nproc-per-node 4 power_iteration.py
+python on_dask.py power_iteration                        # two workers of Dask
 """
 
 import sys
@@ -34,7 +35,12 @@ def matrix(n: int) -> np.ndarray:
     return B @ B.T / n + np.full((n, n), 0.1)
 
 
+def check(communicator: Communicator) -> str:
+    """Compare the eigenvalue with NumPy's."""
+    value = largest_eigenvalue(communicator)
+    np.testing.assert_allclose(value, np.linalg.eigvalsh(matrix(240))[-1], rtol=1e-10)
+    return f"largest eigenvalue {value:.6f}"
+
+
 if __name__ == "__main__":
-    for value in Communicator.run(largest_eigenvalue, devices=sys.argv[1:] or ["host"], timeout=120):
-        np.testing.assert_allclose(value, np.linalg.eigvalsh(matrix(240))[-1], rtol=1e-10)
-        print(f"largest eigenvalue {value:.6f}")
+    print(*Communicator.run(check, devices=sys.argv[1:] or ["host"], timeout=120), sep="\n")

@@ -69,62 +69,12 @@ def test_chunks_of_two_workers(tmp_path: Path) -> None:
     assert output_of(sys.executable, "program.py", folder=tmp_path, timeout=900).splitlines()[-1] == "right"
 
 
-RANKS = """
-import sys
-
-import dask
-import numpy as np
-from distributed import Client, LocalCluster, Variable
-
-from offload_args import Communicator
-
-
-def on_rank(name, rank, size):
-    def exchange(data):
-        Variable(f"{name} {rank}").set(data.hex())
-        return [bytes.fromhex(Variable(f"{name} {other}").get(timeout=600)) for other in range(size)]
-
-    program = __import__(name)
-    function = {"power_iteration": "largest_eigenvalue", "conjugate_gradients": "solve"}.get(name, "check")
-    with Communicator.join(rank, size, exchange, device="host", timeout=600) as communicator:
-        return getattr(program, function)(communicator)
-
-
-def main():
-    dask.config.set({"distributed.comm.timeouts.connect": "600s", "distributed.comm.timeouts.tcp": "600s"})
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
-        client.wait_for_workers(2, timeout=600)
-        workers = sorted(client.scheduler_info()["workers"])
-        results = {}
-        for name in ("power_iteration", "conjugate_gradients", "product", "cholesky"):
-            ranks = [
-                client.submit(on_rank, name, rank, 2, workers=[worker], pure=False)
-                for rank, worker in enumerate(workers)
-            ]
-            results[name] = client.gather(ranks)  # product and cholesky compare with NumPy themselves
-    from conjugate_gradients import system
-    from power_iteration import matrix
-
-    for value in results["power_iteration"]:
-        np.testing.assert_allclose(value, np.linalg.eigvalsh(matrix(240))[-1], rtol=1e-10)
-    for x in results["conjugate_gradients"]:
-        np.testing.assert_allclose(x, np.linalg.solve(*system(240)), rtol=0, atol=1e-10)
-    print("right")
-
-
-if __name__ == "__main__":
-    main()
-"""
-
-
 @pytest.mark.slow
-def test_the_programs_of_examples_many_on_two_workers(tmp_path: Path) -> None:
+def test_the_programs_of_examples_many_on_two_workers() -> None:
     if python("import distributed").returncode:
         pytest.skip("device unavailable: no distributed")
-    (tmp_path / "program.py").write_text(RANKS)
-    examples = str(Path(__file__).parents[2] / "examples" / "many")
-    ran = output_of(
-        sys.executable, "program.py", folder=tmp_path, timeout=900, PYTHONPATH=examples, OPENBLAS_NUM_THREADS="1"
-    )
-    assert ran.splitlines()[-1] == "right"
+    folder = Path(__file__).parents[2] / "examples" / "many"
+    names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "on_dask")
+    ran = output_of(sys.executable, "on_dask.py", *names, folder=folder, timeout=900, OPENBLAS_NUM_THREADS="1")
+    lines = ran.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [name for name in names for _ in range(2)], lines

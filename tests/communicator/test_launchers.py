@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from helpers.launches import LATE, LIMIT, end, launched, together
+from helpers.launches import LATE, LIMIT, by_torchrun, end, launched, together
 from offload_args import ArgumentError, Communicator
 
 MEET = """
@@ -47,21 +44,10 @@ print("total", x[0], "after restart", restart)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["--standalone"], ["--master-port", "PORT"]], ids=["c10d", "static"])
 def test_torchrun_restarts_ranks_that_were_killed(options: list[str], port: int, tmp_path: Path) -> None:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("device unavailable: no torch")
     (tmp_path / "program.py").write_text(RESTARTED)
     options = [option.replace("PORT", str(port)) for option in options]
-    command = [*options, "--nproc-per-node", "3", "--max-restarts", "2", "--monitor-interval", "0.1", "program.py"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *command],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=3 * LIMIT,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.splitlines() == ["total 3.0 after restart 2"] * 3, ran.stdout + ran.stderr
+    out = by_torchrun([*options, "--max-restarts", "2", "--monitor-interval", "0.1"], ["program.py"], 3, tmp_path)
+    assert out.splitlines() == ["total 3.0 after restart 2"] * 3
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -18,8 +19,11 @@ LIMIT = 400 * SLOWNESS  # seconds in which a process has to end
 LATE = 300  # seconds for which ranks wait for each other: on a busy machine, a process starts in a minute
 
 
-def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Popen[str]]:
-    """Start Python with these arguments for each rank, with torchrun's variables."""
+def launched(arguments: list[str], size: int, port: int, torchrun: str = "") -> list[subprocess.Popen[str]]:
+    """Start Python with these arguments for each rank, with the variables that launchers such as torchrun set.
+
+    torchrun: the identity of a run. The processes then get all variables of torchrun, which listens at the port itself.
+    """
     processes = []
     for rank in range(size):
         variables = {
@@ -30,6 +34,21 @@ def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Pope
             "MASTER_PORT": port,
             "OPENBLAS_NUM_THREADS": 1,
         }
+        if torchrun:
+            variables |= {
+                "GROUP_RANK": 0,
+                "ROLE_RANK": rank,
+                "ROLE_NAME": "default",
+                "LOCAL_WORLD_SIZE": size,
+                "GROUP_WORLD_SIZE": 1,
+                "ROLE_WORLD_SIZE": size,
+                "TORCHELASTIC_RESTART_COUNT": 0,
+                "TORCHELASTIC_MAX_RESTARTS": 0,
+                "TORCHELASTIC_RUN_ID": torchrun,
+                "TORCHELASTIC_USE_AGENT_STORE": True,
+                "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
+                "OMP_NUM_THREADS": 1,
+            }
         processes.append(
             subprocess.Popen(
                 [sys.executable, *arguments],
@@ -122,6 +141,22 @@ def mpirun() -> list[str]:
         pytest.skip("device unavailable: no mpirun")
     options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     return [path, *options]
+
+
+def by_torchrun(options: list[str], arguments: list[str], size: int, folder: Path) -> str:
+    """Run Python with these arguments by torchrun, and return the output of all ranks. The program must succeed."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("device unavailable: no torch")
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *options, "--nproc-per-node", str(size), *arguments],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=3 * LIMIT,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
 
 
 def by_mpi(arguments: list[str], size: int, folder: Path) -> list[str]:
