@@ -194,7 +194,7 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
     oa_held_blocks_return(device, &blocks, (*stream)->native, false);
   else
     region->blocks = blocks;
-  return status || !bytes ? status : oa_stream_advance(*stream);
+  return status || !bytes ? status : oa_stream_advance_apart(*stream);
 }
 
 /* Notes that all of a group is on the device. While the host may write some of the group, the next call brings the

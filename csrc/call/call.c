@@ -684,8 +684,7 @@ static __attribute__((cold, noinline)) int end_rarely(oa_call *call, int vendor_
   const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
   const uint64_t serial = call->begun ? ((const oa_region_state *)call->region)->serial : 0;
   oa_capture *capture = is_captured ? begin_noting(call, call->stream, failed) : NULL; /* of the core's own graph */
-  if (notes && device->abortable && !advanced) advanced = oa_stream_pace(call->stream);
-  if (notes && !advanced) advanced = oa_stream_advance(call->stream);
+  if (notes && !advanced) advanced = oa_stream_advance_apart(call->stream);
   if (advanced) {
     rare |= FAILED; /* the call has run, but an error is reported: as after all errors, its results are undefined */
     if (!status) status = advanced;

@@ -460,7 +460,7 @@ static int send_scalar(oa_slot *scalar, const void *value) {
   oa_lock();
   mapping->address = address;
   if (!status && !(device->backend->flags & OA_SYNCHRONOUS)) {
-    status = oa_stream_advance(stream);
+    status = oa_stream_advance_apart(stream);
     if (!status) status = oa_uses_add(&mapping->uses, stream, true);
   }
   oa_slot_unhold(scalar, false);

@@ -121,30 +121,50 @@ int oa_stream_make_known(oa_stream *stream) {
   return status;
 }
 
-int oa_stream_pace(oa_stream *stream) {
+int oa_stream_advance(oa_stream *stream) {
+  stream->ticket++;
+  return stream->is_known ? record(stream) : OA_OK;
+}
+
+/* Keeps the number of calls under way on the stream small: waits for an earlier call if the stream is too far ahead. */
+static int pace(oa_stream *stream) {
   enum { AHEAD = 64 }; /* the stream is at most twice as many operations ahead; a queue of CUDA has some 1,000 places */
   oa_device *device = stream->device;
   const oa_backend *backend = device->backend;
   int status = OA_OK;
   while (!status && stream->ticket - stream->paced >= AHEAD) {
-    const uint64_t paced = stream->paced;
-    if (paced > stream->waited) {
-      oa_unlock();
-      status = backend->event_synchronize(device, stream->pace);
-      oa_lock();
-      if (!status) oa_stream_waited(stream, paced);
-    }
-    if (status || stream->paced != paced) continue; /* another thread has recorded the event again */
-    if (!stream->pace) status = backend->event_create(device, &stream->pace);
-    if (!status) status = backend->event_record(device, stream->pace, stream->native);
-    if (!status) stream->paced = stream->ticket;
+    const uint64_t paced = stream->paced, ticket = stream->ticket;
+    if (!stream->pace && (status = backend->event_create(device, &stream->pace))) break;
+    void *event = stream->pace;
+    const bool waits = paced > stream->waited;
+    oa_unlock();
+    if (waits) status = backend->event_synchronize(device, event);
+    if (!status) status = backend->event_record(device, event, stream->native);
+    oa_lock();
+    if (status) break;
+    if (waits) oa_stream_waited(stream, paced);
+    if (stream->paced < ticket) stream->paced = ticket; /* another thread may have recorded the event again */
   }
   return status;
 }
 
-int oa_stream_advance(oa_stream *stream) {
+int oa_stream_advance_apart(oa_stream *stream) {
+  const oa_device *device = stream->device;
+  if (!atomic_load_explicit(&device->abortable, memory_order_relaxed)) return oa_stream_advance(stream);
+  int status = pace(stream);
+  if (!status && stream->is_known && !stream->event)
+    status = device->backend->event_create(stream->device, &stream->event);
+  const bool records = stream->is_known;
+  if (!status && records) {
+    void *event = stream->event;
+    oa_unlock();
+    status = device->backend->event_record(stream->device, event, stream->native);
+    oa_lock();
+  }
+  if (status) return status;
   stream->ticket++;
-  return stream->is_known ? record(stream) : OA_OK;
+  if (records) stream->covered = stream->ticket; /* each thread records the event before it gets its ticket */
+  return OA_OK;
 }
 
 void oa_stream_waited(oa_stream *stream, uint64_t ticket) {

@@ -29,7 +29,7 @@ typedef struct oa_stream {
   void *event;      /* made at first need */
   uint64_t waited;  /* operations up to this ticket are known to be complete; 0: a foreign stream */
   uint64_t covered; /* the ticket after which the event was last recorded */
-  void *pace;       /* the event of oa_stream_pace, made at first need */
+  void *pace;       /* the event of oa_stream_advance_apart, made at first need */
   uint64_t paced;   /* the ticket after which `pace` was last recorded; 0: never */
   uint64_t *seen;   /* seen[i]: the latest ticket of stream i after which this stream runs */
   int seen_count;
@@ -82,11 +82,11 @@ int oa_streams_check(const oa_device *device, const char *why, bool asked);
 
 /* Notes an operation that was just issued on the stream. On a known stream, also records the event. */
 int oa_stream_advance(oa_stream *stream);
-/* Keeps the number of operations under way on the stream so small that the driver's queue has room for more: waits, if
- * the stream is too far ahead, for an earlier operation. Called before oa_stream_advance, if the device has operations
- * that may be aborted, because these may wait forever, and the core makes events under its lock. Frees the lock during
- * the wait; the stream has to be in use by an open call. */
-int oa_stream_pace(oa_stream *stream);
+/* Does as oa_stream_advance. If the device has operations that may wait until they are aborted, frees the lock while it
+ * records events, because a driver makes a thread wait while a stream's queue is full. It then also waits if the stream
+ * is many calls ahead, so that the queue has room for the events that are recorded under the lock. The stream has to be
+ * in use by an open call. */
+int oa_stream_advance_apart(oa_stream *stream);
 /* Records an event after all operations issued so far, so that other streams wait for these operations only. */
 int oa_stream_mark(oa_stream *stream);
 /* Notes that all operations of the stream up to that ticket are complete, because the stream was waited for. */

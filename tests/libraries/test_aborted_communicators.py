@@ -190,6 +190,41 @@ assert (x == 1).all() and (y == 1).all() and (total == 0).all()
     )
 
 
+@pytest.mark.promise("T77")
+@pytest.mark.parametrize("left", [4, 5, 6])
+def test_aborting_ends_beside_launches_of_the_program(left: int) -> None:
+    """The last place in the queue goes to the event after a copy up, to the call, or to the event after the call."""
+    run(
+        f"""
+ROOM = 1000
+driver.gpu_double_room(ROOM)
+double.double_late(1)
+native = region.stream.__cuda_stream__()[1]
+c.all_reduce(dx, dt, 4, None, c.Sum, comm)
+until_a_call_waits()
+context, event = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == driver.cuCtxPushCurrent_v2(context) == 0
+assert driver.cuEventCreate(ctypes.byref(event), 2) == 0
+for _ in range(ROOM - {left}):
+    assert driver.cuEventRecord(event, ctypes.c_void_p(native)) == 0
+def work():
+    for _ in range(10):
+        blas.scal(2.0, dy)
+        calls.append(1)
+calls = []
+waiting = begin(work)
+time.sleep(1)
+assert not calls
+end(*begin(lambda: dx.live), 20)  # needs the core's lock
+end(*begin(c.comm_abort, comm), 20)
+assert end(*waiting, 20) is None and len(calls) == 10
+assert (dy.to_host() == 2**10).all()
+failed(begin(leave), InvalidDataError, "argument 3 was left undefined")
+assert (total == 0).all()
+"""
+    )
+
+
 @pytest.mark.promise("T77", "T83")
 def test_a_communicator_ends_in_time_beside_threads_with_full_queues() -> None:
     run(
