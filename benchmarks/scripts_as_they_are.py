@@ -21,17 +21,20 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from offload_args import Device, _core, accelerate
+from offload_args.scripts import _hook_loops
 
 INSTALL = """
 from time import thread_time
 import numpy, {modules}
-from offload_args import _core
+from offload_args import _core, scripts
 times = []
 for _ in range(9):
     begun = thread_time()
     _core.accelerate_start(1.25, 0, False, False, 1.0, 0, 0.0)
+    scripts._hook_loops(True)
     times.append(thread_time() - begun)
     slots = _core.accelerate_query()
+    scripts._hook_loops(False)
     _core.accelerate_stop()
 print(sorted(times)[4] * 1e3, times[0] * 1e3, *slots)
 """
@@ -54,31 +57,39 @@ def install() -> None:
 
 
 def hook() -> None:
-    """Measure a product of 2 x 2 matrices through BLAS, in the order ABBA."""
-    a, b = np.ones((2, 2)), np.ones((2, 2))
-    out = np.empty((2, 2))
-    times = 200_000
+    """Measure a small product through BLAS, and small calls of NumPy's loops, in the order ABBA."""
+    a, b, wide = np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 3))
+    out, S = np.empty((2, 2)), np.eye(4)
+    calls: dict[str, tuple[int, Callable[[], object]]] = {
+        "np.dot of 2 x 2": (200_000, lambda: np.dot(a, b, out)),
+        "np.matmul of 2 x 2": (200_000, lambda: np.matmul(a, b, out)),
+        "A @ A.T, 2 x 3": (200_000, lambda: np.matmul(wide, wide.T, out)),
+        "np.linalg.solve of 4 x 4": (20_000, lambda: np.linalg.solve(S, S)),
+    }
+    for name, (times, call) in calls.items():
 
-    def loop() -> float:
-        begun = thread_time()
-        for _ in range(times):
-            np.dot(a, b, out)
-        return (thread_time() - begun) / times
+        def loop(times: int = times, call: Callable[[], object] = call) -> float:
+            begun = thread_time()
+            for _ in range(times):
+                call()
+            return (thread_time() - begun) / times
 
-    def on() -> float:
-        _core.accelerate_start(1.25, 0, False, False, 1.0, 0, 0.0)
-        took = loop()
-        _core.accelerate_stop()
-        return took
+        def on(loop: Callable[[], float] = loop) -> float:
+            _core.accelerate_start(1.25, 0, False, False, 1.0, 0, 0.0)
+            _hook_loops(True)
+            took = loop()
+            _hook_loops(False)
+            _core.accelerate_stop()
+            return took
 
-    pairs = []
-    for _ in range(9):
-        first, second, third, fourth = loop(), on(), on(), loop()
-        pairs.append((second + third) / 2 - (first + fourth) / 2)
-    print(
-        f"a hook, np.dot of 2 x 2: {median(pairs) * 1e9:+.1f} ns, "
-        f"from {min(pairs) * 1e9:+.1f} to {max(pairs) * 1e9:+.1f}"
-    )
+        pairs = []
+        for _ in range(9):
+            first, second, third, fourth = loop(), on(), on(), loop()
+            pairs.append((second + third) / 2 - (first + fourth) / 2)
+        print(
+            f"a hook, {name}: {median(pairs) * 1e9:+.1f} ns of {first * 1e9:.0f}, "
+            f"from {min(pairs) * 1e9:+.1f} to {max(pairs) * 1e9:+.1f}"
+        )
 
 
 def programs() -> dict[str, Callable[[], object]]:

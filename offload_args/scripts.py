@@ -110,7 +110,8 @@ def _loops() -> tuple[dict[str, Any], Any] | None:
         from numpy.linalg import _umath_linalg
 
         inner = sys.modules.get("numpy._core._multiarray_umath") or sys.modules["numpy.core._multiarray_umath"]
-        return {**vars(_umath_linalg), "matmul": np.matmul}, inner._UFUNC_API
+        named = {**vars(_umath_linalg), "matmul": inner.matmul}  # np.matmul itself may be a wrapper of a program
+        return {name: f for name, f in named.items() if type(f) is np.ufunc}, inner._UFUNC_API
     except (ImportError, KeyError, AttributeError):  # another NumPy: its calls of LAPACK have hooks all the same
         return None
 

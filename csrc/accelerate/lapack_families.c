@@ -99,7 +99,8 @@ static int plan_potrf(oa_lapack_call *problem, oa_program_call *call) {
 }
 
 static int make_potrf(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
-  return oa_lapack_potrf(l, problem->a.uplo, problem->a.n, p[0], problem->a.lda);
+  OA_TRY(oa_lapack_potrf(l, problem->a.uplo, problem->a.n, p[0], problem->a.lda));
+  return oa_lapack_pivots(l, problem->a.n, p[0], problem->a.lda, true);
 }
 
 const oa_lapack_family oa_lapack_potrf_family = {.plan = plan_potrf, .make = make_potrf};
@@ -177,7 +178,9 @@ static int plan_getrf(oa_lapack_call *problem, oa_program_call *call) {
 }
 
 static int make_getrf(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
-  return oa_lapack_getrf(l, problem->a.m, problem->a.n, p[0], problem->a.lda, p[1]);
+  const arguments *a = &problem->a;
+  OA_TRY(oa_lapack_getrf(l, a->m, a->n, p[0], a->lda, p[1]));
+  return oa_lapack_pivots(l, less(a->m, a->n), p[0], a->lda, false);
 }
 
 const oa_lapack_family oa_lapack_getrf_family = {.plan = plan_getrf, .make = make_getrf};
@@ -215,6 +218,7 @@ static int plan_gesv(oa_lapack_call *problem, oa_program_call *call) {
 static int make_gesv(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const arguments *a = &problem->a;
   OA_TRY(oa_lapack_getrf(l, a->n, a->n, p[0], a->lda, p[1]));
+  OA_TRY(oa_lapack_pivots(l, a->n, p[0], a->lda, false));
   return oa_lapack_getrs(l, 'N', a->n, a->nrhs, p[0], a->lda, p[1], p[2], a->ldb);
 }
 

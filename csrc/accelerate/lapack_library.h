@@ -62,6 +62,10 @@ int oa_lapack_both(oa_lapack *l, int64_t n, oa_any *A, oa_any *C);
 int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A);
 /* Copies from (rows x columns) to `to`. */
 int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to);
+/* Returns OA_CALL_ODD if a pivot of a factorisation is zero but for rounding. The CPU's library may find that such a
+ * matrix is singular (LU), or that it is not positive definite (Cholesky: `squared`). Reads the first `count` elements
+ * of the diagonal. */
+int oa_lapack_pivots(oa_lapack *l, int64_t count, oa_any *factors, int64_t ld, bool squared);
 /* Sets *sum to the sum of the absolute values of a matrix, which has the call's dtype if it has gaps. The sum is
  * infinite or NaN if an element is infinite or NaN. */
 int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum);

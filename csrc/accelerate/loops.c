@@ -6,6 +6,7 @@
 #include "accelerate/lapack.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +54,8 @@ static int copy_of(oa_lapack *l, int64_t rows, int64_t columns, oa_any *A, int64
 static int factor(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any **factors, oa_any **ipiv) {
   OA_TRY(copy_of(l, n, n, A, lda, factors));
   OA_TRY(oa_lapack_scratch(l, OA_I32, n, 1, ipiv));
-  return oa_lapack_getrf(l, n, n, *factors, n, *ipiv);
+  OA_TRY(oa_lapack_getrf(l, n, n, *factors, n, *ipiv));
+  return oa_lapack_pivots(l, n, *factors, n, false);
 }
 
 /* -- solve: the rows of A, B and X have no gaps, and there may be gaps between rows of A and B -- */
@@ -121,6 +123,7 @@ static int make_cholesky(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p
   oa_any *factor;
   OA_TRY(copy_of(l, n, n, p[0], problem->a.lda, &factor));
   OA_TRY(oa_lapack_potrf(l, 'U', n, factor, n));
+  OA_TRY(oa_lapack_pivots(l, n, factor, n, true));
   return oa_lapack_upper(l, n, factor, n, p[1]);
 }
 
@@ -314,32 +317,40 @@ static bool read_gram(arguments *a, const passed *p, int dtype) {
 /* -- the table -- */
 
 typedef struct kind {
-  const char *function;           /* of NumPy */
-  const char *types;              /* of the operands: T, the loop's type, or R, the type of its real numbers */
-  const char *routine;            /* its name in reports, without the letter of its type */
-  const oa_lapack_family *family; /* plans and makes the call */
+  const char *function, *signature; /* of NumPy */
+  const char *types;                /* of the operands: T, the loop's type, or R, the type of its real numbers */
+  const char *routine;              /* its name in reports, without the letter of its type */
+  const oa_lapack_family *family;   /* plans and makes the call */
   bool (*read)(arguments *a, const passed *p, int dtype); /* returns false for arrays that NumPy's own loop takes */
 } kind;
 
 static const kind kinds[] = {
-    {"solve", "TTT", "solve", &solve_family, read_solve},
-    {"solve1", "TTT", "solve", &solve_family, read_solve1},
-    {"inv", "TT", "inv", &inv_family, read_square},
-    {"cholesky_lo", "TT", "cholesky", &cholesky_family, read_square},
-    {"eigh_lo", "TRT", "eigh", &eigh_family, read_lower_vectors},
-    {"eigh_up", "TRT", "eigh", &eigh_family, read_upper_vectors},
-    {"eigvalsh_lo", "TR", "eigh", &eigh_family, read_lower_values},
-    {"eigvalsh_up", "TR", "eigh", &eigh_family, read_upper_values},
-    {"svd", "TR", "svd", &svd_family, read_values},
-    {"svd_f", "TTRT", "svd", &svd_family, read_full},
-    {"svd_s", "TTRT", "svd", &svd_family, read_reduced},
-    {"matmul", "TTT", "gram", &gram_family, read_gram},
+    {"solve", "(m,m),(m,n)->(m,n)", "TTT", "solve", &solve_family, read_solve},
+    {"solve1", "(m,m),(m)->(m)", "TTT", "solve", &solve_family, read_solve1},
+    {"inv", "(m,m)->(m,m)", "TT", "inv", &inv_family, read_square},
+    {"cholesky_lo", "(m,m)->(m,m)", "TT", "cholesky", &cholesky_family, read_square},
+    {"eigh_lo", "(m,m)->(m),(m,m)", "TRT", "eigh", &eigh_family, read_lower_vectors},
+    {"eigh_up", "(m,m)->(m),(m,m)", "TRT", "eigh", &eigh_family, read_upper_vectors},
+    {"eigvalsh_lo", "(m,m)->(m)", "TR", "eigh", &eigh_family, read_lower_values},
+    {"eigvalsh_up", "(m,m)->(m)", "TR", "eigh", &eigh_family, read_upper_values},
+    {"svd", "(m,n)->(p)", "TR", "svd", &svd_family, read_values},
+    {"svd_f", "(m,n)->(m,m),(p),(n,n)", "TTRT", "svd", &svd_family, read_full},
+    {"svd_s", "(m,n)->(m,p),(p),(p,n)", "TTRT", "svd", &svd_family, read_reduced},
+    {"matmul", "(n?,k),(k,m?)->(n?,m?)", "TTT", "gram", &gram_family, read_gram},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = 4, LOOPS = KINDS * TYPES };
 static const int dtypes[TYPES] = {OA_F32, OA_F64, OA_C64, OA_C128};
 
 static oa_accelerate_loop loops[LOOPS];
 static const oa_hooked *routines[LOOPS];
+
+/* Returns NumPy's own loop. While a thread puts the hook in place, another thread may call the hook already, if Python
+ * has no lock for all threads. */
+static oa_loop_function original_of(int number) {
+  oa_loop_function original;
+  while (!(original = __atomic_load_n(&loops[number].original, __ATOMIC_ACQUIRE))) sched_yield();
+  return original;
+}
 
 static void run(int number, char **at, const intptr_t *sizes, const intptr_t *steps, void *data) {
   const kind *kind = &kinds[number / TYPES];
@@ -350,12 +361,12 @@ static void run(int number, char **at, const intptr_t *sizes, const intptr_t *st
   int32_t info = 0;
   /* On a device without these steps, NumPy's loop reaches the hook of syrk. */
   if (sizes[0] != 1 || (kind->family->is_blas && !oa_program_has_steps()) || !kind->read(&a, &passed, dtype)) {
-    loops[number].original(at, sizes, steps, data);
+    original_of(number)(at, sizes, steps, data);
     return;
   }
   a.info = &info;
   if (oa_lapack_try(kind->family, routines[number], &a, &call)) return;
-  loops[number].original(at, sizes, steps, data);
+  original_of(number)(at, sizes, steps, data);
   oa_program_by_host(&call);
 }
 
@@ -378,6 +389,7 @@ static void fill(void) {
     snprintf(name, sizeof name, "%c%s", "sdcz"[i % TYPES], kind->routine);
     routines[i] = oa_hook_routine(name);
     loops[i].function = kind->function;
+    loops[i].signature = kind->signature;
     loops[i].hook = hooks[i];
     for (int j = 0; kind->types[j]; j++) loops[i].types[j] = (kind->types[j] == 'T' ? "fdFD" : "fdfd")[i % TYPES];
   }

@@ -161,6 +161,18 @@ static PyObject *accelerate_set_finder(PyObject *Py_UNUSED(module), PyObject *fu
 
 typedef int (*replace_loop)(PyObject *ufunc, oa_loop_function loop, const int *types, oa_loop_function *before);
 
+/* Returns whether a universal function has this signature; another version of NumPy may give the name another one. */
+static int has_signature(PyObject *ufunc, const char *signature) {
+  PyObject *text = PyObject_GetAttrString(ufunc, "signature");
+  const char *at = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+  for (; at != NULL && *at; at++)
+    if (*at != ' ' && *at != *signature++) break;
+  const int has = at != NULL && !*at && !*signature;
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return has;
+}
+
 /* Puts `loop` in the place of the loop of a universal function that has these types. */
 static int put_loop(replace_loop replace, PyObject *ufunc, const char *types, oa_loop_function loop,
                     oa_loop_function *before) {
@@ -168,6 +180,19 @@ static int put_loop(replace_loop replace, PyObject *ufunc, const char *types, oa
   /* the letters of float32, float64, complex64 and complex128, and their numbers in NumPy */
   for (int i = 0; types[i]; i++) numbers[i] = types[i] == 'f' ? 11 : types[i] == 'd' ? 12 : types[i] == 'F' ? 14 : 15;
   return replace(ufunc, loop, numbers, before);
+}
+
+/* Hooks a loop, or puts the original back. If someone else replaced the loop after the hook was there, that loop calls
+ * the hook, and stays: its hook can't have it as its original, and nobody may take it out but its owner. */
+static void switch_loop(replace_loop replace, PyObject *ufunc, oa_accelerate_loop *loop, int hooked) {
+  oa_loop_function before = NULL;
+  if (!hooked && loop->original == NULL) return;
+  if (put_loop(replace, ufunc, loop->types, hooked ? loop->hook : loop->original, &before) < 0) return;
+  if (before == loop->hook || before == loop->original) return;
+  if (loop->original == NULL)
+    __atomic_store_n(&loop->original, before, __ATOMIC_RELEASE);
+  else
+    put_loop(replace, ufunc, loop->types, before, &before);
 }
 
 /* ({name: universal function}, NumPy's capsule of functions for them, whether hooks replace the loops): replaces the
@@ -186,14 +211,7 @@ static PyObject *accelerate_loops(PyObject *Py_UNUSED(module), PyObject *argumen
   oa_accelerate_loop *loop;
   for (int i = 0; (loop = oa_accelerate_loop_at(i)) != NULL; i++) {
     PyObject *ufunc = PyDict_GetItemString(functions, loop->function);
-    if (ufunc == NULL) continue;
-    oa_loop_function before = NULL;
-    /* No thread can fetch a loop meanwhile: NumPy fetches it with Python's lock. */
-    if (!hooked) {
-      if (loop->original != NULL) put_loop(replace.function, ufunc, loop->types, loop->original, &before);
-    } else if (put_loop(replace.function, ufunc, loop->types, loop->hook, &before) == 0 && before != loop->hook) {
-      loop->original = before;
-    }
+    if (ufunc != NULL && has_signature(ufunc, loop->signature)) switch_loop(replace.function, ufunc, loop, hooked);
   }
   Py_RETURN_NONE;
 }

@@ -141,10 +141,11 @@ const char *oa_accelerate_reason_text(int reason);
 /* A loop of a generalized universal function of NumPy, as PyUFunc_ReplaceLoopBySignature takes it. */
 typedef void (*oa_loop_function)(char **arguments, const intptr_t *sizes, const intptr_t *steps, void *data);
 typedef struct oa_accelerate_loop {
-  const char *function; /* such as "cholesky_lo", or "matmul" */
-  char types[8];        /* of all operands, by NumPy's letters, such as "dd" */
+  const char *function;  /* such as "cholesky_lo", or "matmul" */
+  const char *signature; /* of the function in NumPy, without spaces, such as "(m,m)->(m,m)" */
+  char types[8];         /* of all operands, by NumPy's letters, such as "dd" */
   oa_loop_function hook;
-  oa_loop_function original; /* the caller sets it before the hook may be called */
+  oa_loop_function original; /* the caller sets it with __ATOMIC_RELEASE; until then, a call of the hook waits */
 } oa_accelerate_loop;
 /* Returns loop `number`, which the caller may put in place of NumPy's; NULL beyond the last number. */
 oa_accelerate_loop *oa_accelerate_loop_at(int number);
