@@ -1,11 +1,13 @@
 """Writes a double of rocBLAS in C, for the double of HIP. Each function calls the double of cuBLAS.
 
-    python tests/doubles/rocblas.py [--older | --newer] > rocblas.c
+    python tests/doubles/rocblas.py [--older] > rocblas.c
+    python tests/doubles/rocblas.py --hidden 4 > rocblas.map
 
-The prototypes come from bindings/api/rocblas.json. With --older, they come from rocblas-2.json. With --newer, the
-functions of rocblas-5.json are added, and functions that version 5 lacks are left out. Enums are turned into cuBLAS's;
-all other arguments are the same. If cuBLAS lacks a function of several operands, it calls the function of one operand
-for each. Functions without a counterpart are left out.
+The prototypes come from bindings/api/rocblas.json and rocblas-5.json: versions 4 and 5 differ in few functions, so they
+are one object file. --hidden writes a version script for the linker that hides the functions which that version lacks.
+With --older, the prototypes come from rocblas-2.json. rocblas_version.c has the version that a double tells. Enums are
+turned into cuBLAS's; all other arguments are the same. If cuBLAS lacks a function of several operands, it calls the
+function of one operand for each. Functions without a counterpart are left out.
 
 A call checks its arguments, and puts its work into the handle's stream. A call with a result for the host waits. Before
 version 4.1, the results of nrm2, asum, iamax and iamin are fetched in the null stream, which does not wait for
@@ -147,10 +149,11 @@ rocblas_status rocblas_set_pointer_mode(rocblas_handle h, rocblas_pointer_mode m
 rocblas_status rocblas_get_pointer_mode(rocblas_handle h, rocblas_pointer_mode *mode) {
   return answer(cublasGetPointerMode_v2(h, mode));
 }
+extern const char rocblas_double_version[]; /* tests/doubles/rocblas_version.c */
 rocblas_status rocblas_get_version_string(char *text, size_t size) {
-  const char version[] = "VERSION";
-  if (size < sizeof version) return 11;
-  memcpy(text, version, sizeof version);
+  const size_t needed = strlen(rocblas_double_version) + 1;
+  if (size < needed) return 11;
+  memcpy(text, rocblas_double_version, needed);
   return 0;
 }
 """
@@ -471,16 +474,26 @@ def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> 
     return f"{text}{''.join(lines)}  return 0;\n}}\n"
 
 
+def functions_of(version: str) -> dict[str, Any]:
+    """Return the functions of an api file of rocBLAS: "-2", "" or "-5"."""
+    functions: dict[str, Any] = json.loads((cublas.API / f"rocblas{version}.json").read_text())["functions"]
+    return functions
+
+
+def hidden(version: str) -> str:
+    """Return the version script that hides the functions which version 4 or 5 lacks."""
+    lacks = tomllib.loads((cublas.API.parent / "roles" / "rocblas.toml").read_text())["newer"]["lacks"]
+    names = lacks if version == "5" else functions_of("-5").keys() - functions_of("")
+    return f"{{ local: {' '.join(f'{name};' for name in sorted(names))} }};"
+
+
 def main() -> None:
-    """Print the C source of cuBLAS's double, and rocBLAS's functions, in the version that the arguments name."""
-    is_older, is_newer = ("--older" in sys.argv), ("--newer" in sys.argv)
-    name_of_api = "rocblas-2" if is_older else "rocblas"
-    api = json.loads((cublas.API / f"{name_of_api}.json").read_text())["functions"]
-    version = "2.47.0" if is_older else "5.3.0" if is_newer else "4.4.1"
-    if is_newer:
-        lacks = tomllib.loads((cublas.API.parent / "roles" / "rocblas.toml").read_text())["newer"]["lacks"]
-        api = {name: function for name, function in api.items() if name not in lacks}
-        api |= json.loads((cublas.API / "rocblas-5.json").read_text())["functions"]
+    """Print the C source of cuBLAS's double, and rocBLAS's functions, or the version script."""
+    if "--hidden" in sys.argv:
+        print(hidden(sys.argv[2]))
+        return
+    is_older = "--older" in sys.argv
+    api = functions_of("-2") if is_older else functions_of("") | functions_of("-5")
     there = json.loads((cublas.API / "cublas.json").read_text())["functions"]
     base = io.StringIO()
     with contextlib.redirect_stdout(base):
@@ -488,7 +501,7 @@ def main() -> None:
     print("#define IS_AMD\nstatic _Thread_local int only_checks;\n#define CHECKED if (only_checks) return 0;\n")
     print(
         base.getvalue().replace("struct handle {", "struct handle {\n  void *results;"),
-        PRELUDE.replace("VERSION", f"{version}.double"),
+        PRELUDE,
     )
     built = set()
     for name in sorted(api, key=lambda name: "_batched" in name):
