@@ -266,6 +266,7 @@ def two_dimensional(a: In[np.float64], b: Out[np.float64].by(Tiles(8, 4)), own: 
         b[i, j] = own[(i - row) * columns + j - column] + own[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_tiles_have_the_same_bits_in_phases_and_as_coroutines(order: str) -> None:
     a = np.array(np.random.default_rng(8).standard_normal((13, 9)), order=order)

@@ -277,6 +277,7 @@ def test_a_librarys_page_names_its_header_and_its_guide() -> None:
     assert "(/guide/nccl.md)" in pages["rccl/index.md"] and "(/guide/sparse.md)" in pages["cusparse/index.md"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("extension")
 def test_parameters_have_their_articles_and_units() -> None:
     records = importlib.import_module("_records")

@@ -241,6 +241,7 @@ def test_results_of_kernels_are_compared_with_the_recorded_ones(tmp_path: Path) 
     assert f"calls 2 to 3, in the region of {__file__}:" in difference and "A is off by 0.75" in difference
 
 
+@pytest.mark.slow
 def test_the_commands_record_and_launch_kernels(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(
         "import numpy as np\nfrom offload_args import InOut, Module, offload\n"
