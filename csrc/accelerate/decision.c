@@ -284,8 +284,19 @@ static int go_as(const wanted *how, lent *lent, const oa_known *known, const oa_
 static bool attempt(oa_program_call *call, const wanted *how, const oa_program_operand *operands, int count) {
   const int others = atomic_load_explicit(&busy, memory_order_relaxed) - 1;
   bool valid = how->refused < 0 && are_valid(call, operands, count);
-  call->bytes_up = call->bytes_down = call->bytes_spared = call->predicted_host = call->predicted_device = 0;
+  call->bytes_up = call->bytes_down = call->bytes_spared = 0;
   call->reason = how->refused < 0 ? OA_REFUSED_INVALID : how->refused;
+  oa_record_lock();
+  const int target = device;
+  const bool eager = options.margin == 0;
+  call->is_short = valid && !options.planned && oa_model_is_short(call, options.margin);
+  oa_record_begin(call, options.sites, options.planned, options.patience);
+  oa_record_unlock();
+  if (call->is_short) {
+    call->reason = OA_REFUSED_SLOWER;
+    return false;
+  }
+  call->predicted_host = call->predicted_device = 0;
   if (valid && overlaps(call, operands, count)) {
     call->reason = OA_REFUSED_OVERLAP;
     valid = false;
@@ -296,11 +307,6 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   }
   lent lent;
   oa_known known = {.count = 0};
-  oa_record_lock();
-  oa_record_begin(call, options.sites, options.planned, options.patience);
-  const int target = device;
-  const bool eager = options.margin == 0;
-  oa_record_unlock();
   if (valid) {
     describe(&lent, call, operands, count);
     oa_known_look(&known, lent.arrays, lent.count, target, maker_of(call), eager);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "accelerate/model.h"
 
+#include <math.h>
 #include <sched.h>
 
 enum { ROUTINES = 256, CLASSES = 64 };
@@ -69,6 +70,17 @@ void oa_model_predict(oa_program_call *call) {
 
 bool oa_model_needs_host(const oa_program_call *call) {
   return cells_of(call)->host_calls < 2 && call->predicted_device * 4 > call->predicted_host;
+}
+
+bool oa_model_is_short(oa_program_call *call, double margin) {
+  const cell *cells = cells_of(call);
+  if (cells->host_calls < 2) return false;
+  double least = now.call;
+  for (int i = 0; i < 2; i++)
+    if (cells[i].device_calls > 1 && cells[i].device < 1) least = fmin(least, now.call * cells[i].device);
+  call->predicted_host = cells->host * call->operations;
+  call->predicted_device = least;
+  return call->predicted_host < margin * least;
 }
 
 double oa_model_up(void) { return now.up; }

@@ -55,7 +55,8 @@ typedef struct oa_program_call {
   int site;   /* the call's place in the program, if the place is known when the call begins; otherwise -1 */
   bool noted; /* the end of the call has to be noted */
   bool is_lapack;
-  bool is_odd; /* the time of this call does not predict the time of other calls */
+  bool is_short; /* the CPU makes such calls in less time than a device needs for a call without copies */
+  bool is_odd;   /* the time of this call does not predict the time of other calls */
 } oa_program_call;
 
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */

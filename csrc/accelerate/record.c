@@ -9,6 +9,15 @@
 #include <time.h>
 
 enum { ROWS = 4096, UNDER_WAY = 64, KINDS = 4096 };
+/* Of the short calls of one kind, the first ASKED ones ask for their places, and then one in SAMPLED. This is a prime
+ * number, so that the lines of a loop ask in turns. */
+enum { ASKED = 64, SAMPLED = 17 };
+
+/* The latest short call of a kind that asked for its place. */
+typedef struct latest {
+  unsigned kind;
+  int site, asked, left; /* left: how many further calls count for the same place */
+} latest;
 
 typedef struct under_way {
   uint64_t serial, thread; /* serial is 0 in a free entry */
@@ -30,6 +39,7 @@ static int open_waits;
 static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
 static uint64_t planned_kinds[KINDS / 64]; /* a bit for each kind of calls that the plan sometimes lets go */
+static latest places_of_short_calls[KINDS];
 static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
@@ -62,6 +72,25 @@ static unsigned kind_of(const oa_program_call *call) {
 static bool needs_site(const oa_program_call *call, int planned) {
   const unsigned kind = kind_of(call) % KINDS;
   return planned == OA_PLAN_FIRST || (planned == OA_PLAN_ALONE && planned_kinds[kind / 64] >> kind % 64 & 1);
+}
+
+/* -- places of short calls -- */
+
+/* Sets the place of a call that does not ask for it. */
+static bool takes_latest(oa_program_call *call) {
+  latest *of = &places_of_short_calls[kind_of(call) % KINDS];
+  if (!of->left || of->kind != kind_of(call)) return false;
+  of->left--;
+  call->site = of->site;
+  return true;
+}
+
+static void note_latest(const oa_program_call *call, int site) {
+  latest *of = &places_of_short_calls[kind_of(call) % KINDS];
+  if (of->kind != kind_of(call)) *of = (latest){.kind = kind_of(call)};
+  of->site = site;
+  of->asked += of->asked < ASKED;
+  if (of->asked == ASKED) of->left = SAMPLED - 1;
 }
 
 /* -- calls under way -- */
@@ -98,7 +127,7 @@ static bool may_wait(const struct timespec *until) {
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience) {
   call->serial = ++serials;
   call->site = OA_SITE_NONE;
-  if (!wants_site) return;
+  if (!wants_site || (call->is_short && takes_latest(call))) return;
   int (*find)(void) = atomic_load(&finder);
   int site = OA_SITE_LATER;
   if (find) { /* the lock is free here, because the finder may run the program's signal handlers */
@@ -121,11 +150,13 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   call->site = entry->site;
 }
 
-static int end_under_way(uint64_t serial) {
-  under_way *entry = entry_of(serial);
-  if (!entry) return OA_SITE_NONE;
+/* Returns the place of a call, or OA_SITE_NONE. */
+static int end_under_way(const oa_program_call *call) {
+  under_way *entry = entry_of(call->serial);
+  if (!entry) return call->site;
   entry->serial = 0;
   pthread_cond_broadcast(&progress);
+  if (call->is_short && entry->site != OA_SITE_NONE) note_latest(call, entry->site);
   return entry->site;
 }
 
@@ -224,7 +255,7 @@ static oa_accelerate_row *row_of(const oa_program_call *call, int site) {
 }
 
 void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
-  oa_accelerate_row *row = row_of(call, end_under_way(call->serial));
+  oa_accelerate_row *row = row_of(call, end_under_way(call));
   row->m = call->m;
   row->n = call->n;
   row->k = call->k;
@@ -291,6 +322,7 @@ int oa_accelerate_clear(void) {
   oa_record_lock();
   row_count = 0;
   memset(places, 0, sizeof places);
+  memset(places_of_short_calls, 0, sizeof places_of_short_calls);
   atomic_store(&oa_program_small, 0);
   oa_record_unlock();
   return OA_OK;

@@ -12,8 +12,9 @@ void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
 /* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for at most `patience`
- * seconds. `planned`: an oa_accelerate_planning. Call this function and the functions below under the lock. The lock is
- * free during the wait. */
+ * seconds. After some short calls of one kind, only one in a few asks for its place, and the calls after it count for
+ * the same place. `planned`: an oa_accelerate_planning. Call this function and the functions below under the lock. The
+ * lock is free during the wait. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);

@@ -133,3 +133,41 @@ def test_a_device_is_opened_once_calls_would_have_saved_its_price(monkeypatch: p
         why = {reason for row in on.report.rows for reason in row.refused}
         assert "device not open" in why, on.report
     assert testing.backend_calls(Device("sim:6")) > 0
+
+
+SLOW = (1e9, 1e9, 1.0, *(1e12,) * 4, *(1e12,) * 4, 1e12)  # the rates of a device whose calls take a second
+
+
+def test_lines_of_calls_too_short_for_any_device_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim, times, asked = Device("sim:0"), 400, [0]
+    A, x, set_site = np.ones((1100, 1100)), np.ones(1100), _core.accelerate_set_site
+
+    def counted(serial: int, site: int) -> None:
+        asked[0] += 1
+        set_site(serial, site)
+
+    monkeypatch.setattr(_core, "accelerate_set_site", counted)
+    with accelerate("sim:0") as on:
+        _core.accelerate_use(sim.number, SLOW)
+        for _ in range(times):
+            A @ x
+            np.matmul(A, x)
+    rows = on.report.rows
+    assert sum(row.calls for row in rows) == on.report.calls == 2 * times and on.report.gone == 0
+    assert {reason for row in rows for reason in row.refused} == {"not faster"}
+    by_line = [row.calls for row in rows if row.place]
+    assert len(by_line) == 2 and min(by_line) > times / 4, on.report
+    assert 0 < asked[0] < times, asked
+
+
+def test_a_plan_knows_the_line_of_each_short_call(tmp_path: Path) -> None:
+    A, x, plan = np.ones((1100, 1100)), np.ones(1100), tmp_path / "plan.json"
+    for _ in range(2):
+        with accelerate("sim:0", plan=str(plan)) as on:
+            _core.accelerate_use(Device("sim:0").number, SLOW)
+            for i in range(140):
+                A @ x
+                if i % 5 == 0:
+                    np.matmul(A, x)
+    assert plan.exists()
+    assert sorted(row.calls for row in on.report.rows if row.place) == [28, 140], on.report
