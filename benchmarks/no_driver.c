@@ -139,6 +139,7 @@ int cuStreamCreate(void **stream, unsigned flags) {
 }
 
 int cuStreamSynchronize(void *stream) { return stream == NULL ? 1 : count(11); }
+int cuStreamQuery(void *stream) { return stream == NULL; }
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   return stream == NULL || event == NULL || flags ? 1 : count(12);
 }

@@ -100,6 +100,7 @@ static int last_id, fails_in, replays, is_late, is_stuck, refuses_aborts;
 static char text[1 << 16], last_error[256];
 static _Thread_local int depth;
 static _Thread_local operation *group;
+static _Thread_local int group_error; /* the first failure of a call in the group, which then issues nothing */
 
 /* -- queries of the tests -- */
 
@@ -519,6 +520,7 @@ static int call(operation o, const void *stream, comm **fresh) {
       free(kept);
     }
   }
+  if (depth && status && !group_error) group_error = status;
   pthread_mutex_unlock(&lock);
   return status;
 }
@@ -667,6 +669,8 @@ PUBLIC int ncclGroupEnd(void) {
   pthread_mutex_lock(&lock);
   operation *first = group;
   group = NULL;
+  if (!status) status = group_error;
+  group_error = SUCCESS;
   if (!status) status = first && first->is_captured ? capture(first) : issue(first);
   for (operation *o = first, *next; o; o = next) {
     next = o->grouped;

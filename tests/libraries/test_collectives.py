@@ -339,6 +339,51 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
+def test_each_call_of_a_program_fails_once(place: dict[str, str]) -> None:
+    """Whichever call of the library fails, its error is raised, no array changes, and nothing hangs."""
+    code = """
+def program(x, y):
+    comm, = c.comm_init_all(DEVICES[:1])
+    with comm:
+        with offload_args(x, Out(y), device=DEVICES[0]) as (dx, dy):
+            c.all_reduce(dx, dy, 4, None, c.Sum, comm)
+            c.all_gather(dx, dy, 4, None, comm)
+            c.reduce_scatter(dy, dx, 4, None, c.Sum, comm)
+            c.broadcast(dx, dx, 4, None, 0, comm)
+            c.reduce(dx, dy, 4, None, c.Sum, 0, comm)
+            with c.group():
+                c.send(dx, 4, None, 0, comm)
+                c.recv(dy, 4, None, 0, comm)
+        left.append(True)
+        c.comm_destroy(c.comm_split(comm, 0, 0))
+        op = c.red_op_create_pre_mul_sum(np.array([2.0]), c.Float64, c.ScalarHostImmediate, comm)
+        c.red_op_destroy(op, comm)
+        c.comm_finalize(comm)
+
+def outcome(k):
+    x, y = np.arange(4.0), np.zeros(4)
+    left.clear()
+    double.double_fail(k)
+    try:
+        program(x, y)
+    except LibraryError as error:
+        assert "the double was told to fail" in str(error), (k, error)
+        assert (x == np.arange(4.0)).all() and (y == (np.arange(4.0) if left else 0)).all(), (k, y)
+        return True
+    assert (y == np.arange(4.0)).all()
+    return False
+
+left, k = [], 1
+while outcome(k):
+    assert not outcome(0), k  # the library and the device can be used
+    k += 1
+assert k > 12, k
+print("fine")
+"""
+    assert run(code, place) == "fine"
+
+
 def test_the_failure_of_one_rank_of_comm_init_all_is_raised_while_the_other_waits(place: dict[str, str]) -> None:
     code = """
 import threading
