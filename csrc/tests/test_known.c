@@ -27,8 +27,12 @@ typedef struct product {
   double *y;
 } product;
 
-static void multiply(void *data) {
+BY_RANGE static void multiply(void *data) {
   const product *p = data;
+  reads(p, sizeof *p);
+  reads(p->A, (int64_t)BYTES);
+  reads(p->x, N * sizeof *p->x);
+  writes(p->y, N * sizeof *p->y);
   for (int i = 0; i < N; i++) p->y[i] = 0;
   for (int j = 0; j < N; j++)
     for (int i = 0; i < N; i++) p->y[i] += p->A[(size_t)j * N + (size_t)i] * p->x[j];
