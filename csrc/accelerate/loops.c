@@ -318,6 +318,7 @@ static bool read_gram(arguments *a, const passed *p, int dtype) {
 
 typedef struct kind {
   const char *function, *signature; /* of NumPy */
+  int extents;                      /* the number of its sizes, except sizes that are the least of the others */
   const char *types;                /* of the operands: T, the loop's type, or R, the type of its real numbers */
   const char *routine;              /* its name in reports, without the letter of its type */
   const oa_lapack_family *family;   /* plans and makes the call */
@@ -325,18 +326,18 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"solve", "(m,m),(m,n)->(m,n)", "TTT", "solve", &solve_family, read_solve},
-    {"solve1", "(m,m),(m)->(m)", "TTT", "solve", &solve_family, read_solve1},
-    {"inv", "(m,m)->(m,m)", "TT", "inv", &inv_family, read_square},
-    {"cholesky_lo", "(m,m)->(m,m)", "TT", "cholesky", &cholesky_family, read_square},
-    {"eigh_lo", "(m,m)->(m),(m,m)", "TRT", "eigh", &eigh_family, read_lower_vectors},
-    {"eigh_up", "(m,m)->(m),(m,m)", "TRT", "eigh", &eigh_family, read_upper_vectors},
-    {"eigvalsh_lo", "(m,m)->(m)", "TR", "eigh", &eigh_family, read_lower_values},
-    {"eigvalsh_up", "(m,m)->(m)", "TR", "eigh", &eigh_family, read_upper_values},
-    {"svd", "(m,n)->(p)", "TR", "svd", &svd_family, read_values},
-    {"svd_f", "(m,n)->(m,m),(p),(n,n)", "TTRT", "svd", &svd_family, read_full},
-    {"svd_s", "(m,n)->(m,p),(p),(p,n)", "TTRT", "svd", &svd_family, read_reduced},
-    {"matmul", "(n?,k),(k,m?)->(n?,m?)", "TTT", "gram", &gram_family, read_gram},
+    {"solve", "(m,m),(m,n)->(m,n)", 2, "TTT", "solve", &solve_family, read_solve},
+    {"solve1", "(m,m),(m)->(m)", 1, "TTT", "solve", &solve_family, read_solve1},
+    {"inv", "(m,m)->(m,m)", 1, "TT", "inv", &inv_family, read_square},
+    {"cholesky_lo", "(m,m)->(m,m)", 1, "TT", "cholesky", &cholesky_family, read_square},
+    {"eigh_lo", "(m,m)->(m),(m,m)", 1, "TRT", "eigh", &eigh_family, read_lower_vectors},
+    {"eigh_up", "(m,m)->(m),(m,m)", 1, "TRT", "eigh", &eigh_family, read_upper_vectors},
+    {"eigvalsh_lo", "(m,m)->(m)", 1, "TR", "eigh", &eigh_family, read_lower_values},
+    {"eigvalsh_up", "(m,m)->(m)", 1, "TR", "eigh", &eigh_family, read_upper_values},
+    {"svd", "(m,n)->(p)", 2, "TR", "svd", &svd_family, read_values},
+    {"svd_f", "(m,n)->(m,m),(p),(n,n)", 2, "TTRT", "svd", &svd_family, read_full},
+    {"svd_s", "(m,n)->(m,p),(p),(p,n)", 2, "TTRT", "svd", &svd_family, read_reduced},
+    {"matmul", "(n?,k),(k,m?)->(n?,m?)", 3, "TTT", "gram", &gram_family, read_gram},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = 4, LOOPS = KINDS * TYPES };
 static const int dtypes[TYPES] = {OA_F32, OA_F64, OA_C64, OA_C128};
@@ -350,6 +351,14 @@ static oa_loop_function original_of(int number) {
   oa_loop_function original;
   while (!(original = __atomic_load_n(&loops[number].original, __ATOMIC_ACQUIRE))) sched_yield();
   return original;
+}
+
+/* Returns whether even the largest product of three sizes is small. Most calls of programs are, and take no other step
+ * of a hook. */
+static inline bool is_tiny(int extents, const intptr_t *sizes) {
+  int64_t most = sizes[1];
+  for (int i = 2; i <= extents; i++) most = sizes[i] > most ? sizes[i] : most;
+  return is_small(most, most, most);
 }
 
 static void run(int number, char **at, const intptr_t *sizes, const intptr_t *steps, void *data) {
@@ -372,7 +381,10 @@ static void run(int number, char **at, const intptr_t *sizes, const intptr_t *st
 
 #define LOOP(kind, type)                                                                                  \
   static void loop_##kind##_##type(char **at, const intptr_t *sizes, const intptr_t *steps, void *data) { \
-    run(kind * TYPES + type, at, sizes, steps, data);                                                     \
+    if (is_tiny(kinds[kind].extents, sizes))                                                              \
+      original_of(kind * TYPES + type)(at, sizes, steps, data);                                           \
+    else                                                                                                  \
+      run(kind * TYPES + type, at, sizes, steps, data);                                                   \
   }
 #define NAME(kind, type) loop_##kind##_##type,
 #define EACH_TYPE(M, kind) M(kind, 0) M(kind, 1) M(kind, 2) M(kind, 3)

@@ -31,6 +31,19 @@ def test_random_calls_have_the_same_outcomes(device: str, first: int) -> None:
     assert gone > (300 if first else 15)
 
 
+def test_calls_of_fewer_than_a_million_multiplications_have_no_rows() -> None:
+    for least, n in ((False, 99), (True, 101)):
+        A = positive(n)
+        calls = (np.linalg.inv, np.linalg.cholesky, np.linalg.eigh, np.linalg.svd, lambda A: np.linalg.solve(A, A))
+        with accelerate("host") as on:
+            for call in calls:
+                call(A)
+            wide = A[:2] @ A[:2].T
+        assert wide.shape == (2, 2)
+        routines = {"dinv", "dcholesky", "deigh", "dsvd", "dsolve"} if least else set()
+        assert {row.routine for row in on.report.rows} == routines
+
+
 # -- singular matrices -------------------------------------------------------------------------------------------------
 
 
