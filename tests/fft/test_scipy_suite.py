@@ -18,6 +18,7 @@ MODULES = {
     "scipy.fft._pocketfft.tests.test_basic": (340, 11000),
     "scipy.fft.tests.test_multithreading": (50, 50),
     "scipy.fft.tests.test_fftlog": (40, 150),
+    "scipy.fft.tests.test_backend": (40, 50),
     "scipy.fftpack.tests.test_basic": (290, 11000),
     "scipy.fftpack.tests.test_pseudo_diffs": (25, 600),
     "scipy.signal.tests.test_czt": (160, 2000),

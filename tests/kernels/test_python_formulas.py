@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
-from offload_args import In, InOut, Out, call, errors, kernel, launch, offload, offload_args
+from offload_args import In, InOut, Out, call, errors, fft, kernel, launch, offload, offload_args, testing
 from offload_args.kernels import Linear2D, elementwise, reduce
 
 SCALE = 3
@@ -39,6 +39,19 @@ def test_a_formula_has_variables_functions_and_the_number_of_the_element(running
     np.testing.assert_array_equal(y, np.arange(50) + (abs(x - 0.5) + 6))
     np.testing.assert_array_equal(z, np.floor(x - 0.5))
     assert distance.name == "distance"
+
+
+def test_a_chain_of_transforms_and_a_formula_makes_no_round_trip(running_device) -> None:
+    multiply = elementwise("a = a * b", a=InOut[np.complex128], b=In[np.complex128])
+    x, h, y = np.linspace(-1, 1, 64), ramp(64).astype(float), np.empty(64)
+    with testing.counting(running_device) as moved:
+        with offload_args(In(x), In(h), Out(y), device=running_device) as (dx, dh, dy):
+            transform = fft.rfft(dx)
+            multiply(transform, fft.rfft(dh))
+            dy.copy_from(fft.irfft(transform, 64))
+    assert (moved.bytes_up, moved.bytes_down) == (x.nbytes + h.nbytes, y.nbytes)
+    expected = np.array([sum(x[j] * h[i - j] for j in range(64)) for i in range(64)])
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-11 * abs(expected).max())
 
 
 @pytest.mark.later

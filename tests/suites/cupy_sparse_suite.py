@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import unittest
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
+from cupy_suite import cupys_case  # noqa: F401
 from selection import leave_out
 
 from offload_args import offload_args, sparse
@@ -260,25 +260,7 @@ def _random(*arguments: Any, **options: Any) -> Any:
     return classes[f"{result.format}_matrix"](result)
 
 
-def parameterize(*cases: dict[str, Any], **others: Any) -> Any:
-    """Run each test of a class for each case, whose values are attributes, as a test of its own."""
-
-    def decorate(of: Any) -> Any:
-        if issubclass(of, unittest.TestCase):
-            return cupy_suite.parameterize(*cases)(of)
-        ids = ["-".join(f"{key}={getattr(value, '__name__', value)}" for key, value in case.items()) for case in cases]
-        return pytest.mark.parametrize("cupys_case", cases, ids=ids, indirect=True)(of)
-
-    return decorate
-
-
-@pytest.fixture(autouse=True)
-def cupys_case(request: pytest.FixtureRequest) -> None:
-    for key, value in getattr(request, "param", {}).items():
-        setattr(request.instance, key, value)
-
-
-cupy.testing.parameterize = parameterize
+cupy.testing.parameterize = cupy_suite.parameterize_apart
 cupy.testing.slow = cupy_suite.unchanged()
 cupy.testing.assert_warns = np.testing.assert_warns
 cupy.cuda.driver.get_build_version = cupy.cuda.runtime.runtimeGetVersion = lambda: 13000

@@ -17,6 +17,7 @@ import itertools
 import os
 import sys
 import types
+import unittest
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,24 @@ def parameterize(*cases: dict[str, Any], **others: Any) -> Any:
         return of
 
     return decorate
+
+
+def parameterize_apart(*cases: dict[str, Any], **others: Any) -> Any:
+    """Run each test of a class for each case, whose values are attributes, as a test of its own."""
+
+    def decorate(of: Any) -> Any:
+        if issubclass(of, unittest.TestCase):
+            return parameterize(*cases)(of)
+        ids = ["-".join(f"{key}={getattr(value, '__name__', value)}" for key, value in case.items()) for case in cases]
+        return pytest.mark.parametrize("cupys_case", cases, ids=ids, indirect=True)(of)
+
+    return decorate
+
+
+@pytest.fixture(autouse=True)
+def cupys_case(request: pytest.FixtureRequest) -> None:
+    for key, value in getattr(request, "param", {}).items():
+        setattr(request.instance, key, value)
 
 
 def product(options: dict[str, Any]) -> list[dict[str, Any]]:
