@@ -386,9 +386,10 @@ static double spread(const oa_lapack *l, int64_t count, const void *numbers) {
 
 int oa_lapack_pivots(oa_lapack *l, int64_t count, oa_any *factors, int64_t ld, bool squared) {
   const int64_t itemsize = oa_itemsize(l->dtype);
-  /* The rounding of the smallest pivot of random singular matrices: at most 1,200 sqrt(n) epsilon in LU; 98 % were
-   * below 256 in Cholesky. Kernel matrices of Gaussian processes have squares of 1e-10. NumPy computes in double
-   * precision; in single precision, pivots of random regular matrices of 4096 are only 100 times the limit. */
+  /* The rounding of the smallest pivot of random singular matrices: at most 1,200 sqrt(n) epsilon in LU. In Cholesky
+   * it is often more than 256, where the CPU's own outcome is left to chance, too. Kernel matrices of Gaussian
+   * processes have squares of 1e-10. NumPy computes in double precision; in single precision, pivots of random regular
+   * matrices of 4096 are only 100 times the limit. */
   const bool single = l->real == OA_F32;
   const double growth = single ? 4 : squared ? 256 : 16384;
   const double rounding = growth * sqrt((double)count) * (single ? (double)FLT_EPSILON : DBL_EPSILON);
