@@ -1,8 +1,10 @@
 #include "body/helper_function.h"
 #include "device/memory.h"
 #include "library/handles.h"
+#include "region/aborted.h"
 #include "region/capture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* -- devices -- */
