@@ -353,14 +353,30 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   return !status;
 }
 
+/* The program's errno and floating-point flags, which a hook leaves as they are. */
+typedef struct kept {
+  int error, raised;
+  fexcept_t flags;
+} kept;
+
+static kept keep(void) {
+  kept k = {.error = errno, .raised = fetestexcept(FE_ALL_EXCEPT)};
+  fegetexceptflag(&k.flags, FE_ALL_EXCEPT);
+  return k;
+}
+
+static void restore(const kept *k) {
+  /* Flags are seldom new, and setting them takes longer than all else in a call that does not go. */
+  if (fetestexcept(FE_ALL_EXCEPT) != k->raised) fesetexceptflag(&k->flags, FE_ALL_EXCEPT);
+  errno = k->error;
+}
+
 static bool try_call(oa_program_call *call, const wanted *how, const oa_program_operand *operands, int count) {
   call->noted = false;
   call->is_odd = how->refused == OA_REFUSED_VARIANT;
   if (inside || !atomic_load_explicit(&on, memory_order_relaxed) || oa_record_is_child() || atomic_load(&oa_forked))
     return false;
-  const int error = errno;
-  fexcept_t flags;
-  fegetexceptflag(&flags, FE_ALL_EXCEPT);
+  const kept program = keep();
   inside = 1;
   atomic_fetch_add(&busy, 1);
   call->noted = true;
@@ -371,8 +387,7 @@ static bool try_call(oa_program_call *call, const wanted *how, const oa_program_
   } else {
     call->begun = now_ns();
   }
-  fesetexceptflag(&flags, FE_ALL_EXCEPT);
-  errno = error;
+  restore(&program);
   return gone;
 }
 
@@ -395,9 +410,7 @@ bool oa_program_try_lapack(oa_program_call *call, bool is_lapack, void *argument
 
 void oa_program_by_host(oa_program_call *call) {
   if (!call->noted) return;
-  const int error = errno;
-  fexcept_t flags;
-  fegetexceptflag(&flags, FE_ALL_EXCEPT);
+  const kept program = keep();
   const double seconds = (double)(now_ns() - call->begun) * 1e-9;
   const bool crowded = atomic_fetch_sub(&busy, 1) > 1;
   inside = 0;
@@ -405,8 +418,7 @@ void oa_program_by_host(oa_program_call *call) {
   if (call->reason != OA_REFUSED_INVALID && !call->is_odd && !crowded) oa_model_learn(call, false, seconds);
   oa_record_end(call, false, seconds);
   oa_record_unlock();
-  fesetexceptflag(&flags, FE_ALL_EXCEPT);
-  errno = error;
+  restore(&program);
 }
 
 /* -- hooks in and out -- */

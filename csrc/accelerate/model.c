@@ -48,9 +48,8 @@ static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1
 /* Returns the pair of cells of a call. The first cell has the times on the CPU, and the times on the device of calls
  * that sent their operands. The second cell has the times on the device of calls whose operands were already there. */
 static cell *cells_of(const oa_program_call *call) {
-  int exponent = 0;
-  for (double left = call->operations; left >= 2 && exponent < CLASSES - 1; left /= 2) exponent++;
-  return cells[call->routine->number % ROUTINES][exponent];
+  const int power = call->operations >= 1 ? ilogb(call->operations) : 0;
+  return cells[call->routine->number % ROUTINES][power < CLASSES ? power : CLASSES - 1];
 }
 
 static bool is_spared(const oa_program_call *call) { return call->bytes_spared > call->bytes_up; }

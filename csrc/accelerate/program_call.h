@@ -51,9 +51,10 @@ typedef struct oa_program_call {
   double predicted_host, predicted_device; /* seconds */
   int64_t begun;                           /* ns */
   uint64_t serial;
-  int reason; /* oa_accelerate_reason of a call that does not go */
-  int site;   /* the call's place in the program, if the place is known when the call begins; otherwise -1 */
-  bool noted; /* the end of the call has to be noted */
+  int reason;     /* oa_accelerate_reason of a call that does not go */
+  int site;       /* the call's place in the program, if the place is known when the call begins; otherwise -1 */
+  bool is_listed; /* the call is listed as under way, because its place is asked for */
+  bool noted;     /* the end of the call has to be noted */
   bool is_lapack;
   bool is_short; /* the CPU makes such calls in less time than a device needs for a call without copies */
   bool is_odd;   /* the time of this call does not predict the time of other calls */

@@ -53,14 +53,7 @@ bool oa_record_is_child(void) { return atomic_load_explicit(&child, memory_order
 
 /* -- kinds of calls: the routine, and the powers of two of the sizes -- */
 
-static int class_of(int64_t size) {
-  int exponent = 0;
-  while (size > 1) {
-    size /= 2;
-    exponent++;
-  }
-  return exponent;
-}
+static int class_of(int64_t size) { return size > 1 ? 63 - __builtin_clzll((unsigned long long)size) : 0; }
 
 static unsigned kind_of(const oa_program_call *call) {
   const unsigned classes = (unsigned)(class_of(call->m) * 4096 + class_of(call->n) * 64 + class_of(call->k));
@@ -127,6 +120,7 @@ static bool may_wait(const struct timespec *until) {
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience) {
   call->serial = ++serials;
   call->site = OA_SITE_NONE;
+  call->is_listed = false;
   if (!wants_site || (call->is_short && takes_latest(call))) return;
   int (*find)(void) = atomic_load(&finder);
   int site = OA_SITE_LATER;
@@ -144,6 +138,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   under_way *entry = entry_of(0);
   while (!entry && waits && may_wait(&until)) entry = entry_of(0);
   if (!entry) return;
+  call->is_listed = true;
   *entry = (under_way){call->serial, (uint64_t)pthread_self(), call->site, !later, !later};
   if (later) pthread_cond_broadcast(&changed);
   while (waits && !entry->answered && may_wait(&until)) continue;
@@ -152,7 +147,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
 
 /* Returns the place of a call, or OA_SITE_NONE. */
 static int end_under_way(const oa_program_call *call) {
-  under_way *entry = entry_of(call->serial);
+  under_way *entry = call->is_listed ? entry_of(call->serial) : NULL;
   if (!entry) return call->site;
   entry->serial = 0;
   pthread_cond_broadcast(&progress);
