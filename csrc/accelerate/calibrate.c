@@ -3,6 +3,7 @@
 #include "accelerate/program_call.h"
 #include "base/error.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -77,9 +78,9 @@ int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates) {
     if (now() - started + 100 * work > BUDGET) n = size;
   }
   /* The first copy pins memory, and the machine may be busy during a later one: the shortest times count. */
-  double up_least = 1, down_least = 1;
+  double up_least = INFINITY, down_least = INFINITY;
   for (int dtype = 0; dtype < 2 && !status; dtype++) {
-    double work_least = 1e9;
+    double work_least = INFINITY;
     for (int i = 0; i < REPEATS && !status; i++) {
       if (i && now() - started > BUDGET) break;
       status = product(device, dtype ? OA_F64 : OA_F32, A, C, n, &up, &work, &down);

@@ -198,16 +198,20 @@ static bool can_make(const oa_program_call *call) {
   return (!call->is_lapack || lapack_device == device) && !is_lacking[call->routine->number];
 }
 
+/* Returns whether calls of the routine's family may go. */
+static bool is_selected(const oa_program_call *call) {
+  return !options.families || options.families >> call->routine->family & 1;
+}
+
 /* Returns whether the call goes. If the call does not go, sets call->reason to the reason. Called with the lock. */
 static bool decide(oa_program_call *call, oa_known *known, int others) {
-  const bool is_selected = !options.families || options.families >> call->routine->family & 1;
   const double margin = options.margin;
   oa_model_predict(call);
   bool pays = margin == 0 ||
               (!is_thin(call) && call->predicted_device * margin < call->predicted_host && !oa_model_needs_host(call));
   const bool crowd = others > LARGE_CROWD || (others >= CROWD && call->predicted_host < CROWDED_SECONDS);
   call->reason = OA_REFUSED_ASKED;
-  if (!is_selected) return false;
+  if (!is_selected(call)) return false;
   const bool bought = !(crowd && margin > 0) && buys(call, known, pays);
   if (options.only_count) return false;
   if (options.planned) {
@@ -287,13 +291,13 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   call->bytes_up = call->bytes_down = call->bytes_spared = 0;
   call->reason = how->refused < 0 ? OA_REFUSED_INVALID : how->refused;
   oa_record_lock();
-  const int target = device;
-  const bool eager = options.margin == 0;
   call->is_short = valid && !options.planned && oa_model_is_short(call, options.margin);
   oa_record_begin(call, options.sites, options.planned, options.patience);
+  const int target = device;
+  const bool eager = options.margin == 0, is_asked = !is_selected(call) || options.only_count;
   oa_record_unlock();
   if (call->is_short) {
-    call->reason = OA_REFUSED_SLOWER;
+    call->reason = is_asked ? OA_REFUSED_ASKED : OA_REFUSED_SLOWER;
     return false;
   }
   call->predicted_host = call->predicted_device = 0;

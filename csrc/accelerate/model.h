@@ -17,7 +17,7 @@ void oa_model_predict(oa_program_call *call);
  * guess. */
 bool oa_model_needs_host(const oa_program_call *call);
 /* Returns whether no device can be faster by the factor `margin`, wherever the operands are: the CPU's measured time is
- * shorter than a call without copies. Then fills in the predicted times. */
+ * shorter than a call without copies. If that time is known, fills in the predicted times. */
 bool oa_model_is_short(oa_program_call *call, double margin);
 /* Returns how many bytes go up per second. */
 double oa_model_up(void);

@@ -499,7 +499,10 @@ static bool wait_for_abort(const abortion *a, const oa_object_state *state) {
   for (;;) {
     const bool has_ended = oa_captures_end(state), failed = a->is_over && a->status;
     if (has_ended && a->is_over && !(failed && oa_object_runs(a->device, &state->aborted))) return true;
-    if (!oa_device_wait_change(a->device, &patience, failed)) return false;
+    if (oa_device_wait_change(a->device, &patience, failed)) continue;
+    if (!a->is_over || a->status || !a->device || atomic_load(&a->device->lost)) return false;
+    /* The library has ended the object's calls, and the rest of a replay may take longer. */
+    patience = (oa_patience){.is_short = false};
   }
 }
 
@@ -530,11 +533,11 @@ static int finish_abort(abortion *a, const oa_object_state *state) {
   const char *const function = a->routine->function, *const symbol =
                                                          a->routine->library->symbols[a->routine->symbols[0]];
   const char *const name = a->routine->record[0].name;
+  const oa_device *const device = a->device; /* the library's thread may free `a` once the lock is free */
   oa_lock();
   const bool gives_up = !wait_for_abort(a, state) && give_up(a, state);
   const bool is_left = a->is_left = !a->is_over;
   oa_unlock();
-  oa_device *device = a->device;
   if (is_left && !gives_up && device && atomic_load(&device->lost))
     return oa_fail(OA_ERROR_LOST, "%s: %s is lost, and %s did not return; %s stays in use until the process ends: %s",
                    function, device->name, symbol, name, device->lost_reason);

@@ -334,8 +334,24 @@ static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
 /* Records the chain's event after a replay. Called without the lock. */
 static int mark_replay(chain *c, const oa_stream *stream) {
   const oa_backend *backend = c->device->backend;
-  const int status = c->event ? OA_OK : backend->event_create(c->device, &c->event);
-  return status ? status : backend->event_record(c->device, c->event, stream->native);
+  oa_lock();
+  void *event = c->event, *spare = NULL;
+  oa_unlock();
+  if (!event) OA_TRY(backend->event_create(c->device, &spare));
+  oa_lock(); /* another thread may have replayed the chain meanwhile */
+  if (!c->event) {
+    c->event = spare;
+    spare = NULL;
+  }
+  event = c->event;
+  oa_unlock();
+  if (spare) backend->event_destroy(c->device, spare);
+  const int status = backend->event_record(c->device, event, stream->native);
+  if (!status) return OA_OK;
+  oa_lock(); /* the stream is waited for instead; another thread may still use the event, so it is not destroyed */
+  if (c->event == event) c->event = NULL;
+  oa_unlock();
+  return status;
 }
 
 /* Replays a chain that this thread uses, or runs its loop on the device. Called with the lock, which is free when it

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.linalg import _umath_linalg
 
-from offload_args import _core, accelerate, testing
+from offload_args import Device, _core, accelerate, testing
 
 NAMES = ("solve", "solve1", "inv", "cholesky_lo", "eigh_lo", "eigh_up", "eigvalsh_lo", "svd_f", "svd_s")
 KINDS = {"f4": "d", "f8": "d", "c8": "z", "c16": "z"}  # NumPy computes all but products in double precision
@@ -167,7 +167,7 @@ OTHERS: dict[str, Callable[[np.ndarray], Any]] = {
     "reversed rows": lambda A: np.linalg.inv(A[::-1]),
     "a reversed vector": lambda A: np.linalg.solve(A, A[0, ::-1]),
     "every vector the same": lambda A: np.linalg.solve(A, np.broadcast_to(A[0], (24, 24)).T),
-    "into a given array": lambda A: np.matmul(A, A.T, out=np.empty((24, 48))[:, ::2]),
+    "into an array with steps": lambda A: np.matmul(A, A.T, out=np.empty((24, 48))[:, ::2]),
 }
 
 
@@ -178,7 +178,25 @@ def test_other_arrays_take_the_hooks_of_lapack_and_blas(solver: str, name: str) 
     with accelerate(solver, margin=0) as on:
         agree(call(A), expected, "f8")
     loops = ("dsolve", "dinv", "dcholesky", "deigh", "dgram")
-    assert not {row.routine for row in on.report.rows} & {*loops}
+    assert not {row.routine for row in on.report.rows} & {*loops} and on.report.gone > 0, on.report
+
+
+def test_a_factorisation_that_breaks_off_predicts_nothing() -> None:
+    fast = (1e15, 1e15, 1e-9, *(1e18,) * 4, *(1e9,) * 4, 1e12)  # the rates of a device
+    missed, indefinite = [], positive(200)
+    indefinite[-1, -1] = -1
+    for A in (positive(200), indefinite):
+        with accelerate("sim:0", only_count=True, lines=False) as on:
+            _core.accelerate_use(Device("sim:0").number, fast)
+            for _ in range(3):
+                try:
+                    np.linalg.cholesky(A)
+                except np.linalg.LinAlgError:
+                    continue
+        (row,) = on.report.rows
+        assert (row.routine, row.calls, row.gone) == ("dcholesky", 3, 0)
+        missed.append(row.missed)
+    assert missed[0] > 0 and missed[1] == 0, missed
 
 
 def test_faults_are_raised_as_by_numpy(solver: str) -> None:

@@ -58,7 +58,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count calls */
   OA_REFUSED_PLAN,    /* the plan refuses the call, or does not have it */
   OA_REFUSED_VARIANT, /* the device's library lacks exactly this variant of the routine */
-  OA_REFUSED_ODD,     /* LAPACK: info is not 0, or a number is not finite: the CPU's library reports the fault */
+  OA_REFUSED_ODD,     /* LAPACK: info is not 0, a number is not finite, or a pivot is tiny: the CPU's library decides */
   OA_REFUSED_LENT,    /* a region of the program lends an array that the call writes */
   OA_REFUSED_COUNT
 };
