@@ -525,9 +525,9 @@ static bool give_up(const abortion *a, const oa_object_state *state) {
   return true;
 }
 
-/* Aborts an object. The library's function stops the calls, also those in graphs, and then waits until the graphs have
- * been destroyed. So another thread makes the call, while this thread destroys the graphs. The graphs of a lost device
- * are not destroyed, so this thread does not wait for the library then. If the library fails to stop the calls, the
+/* Waits for the thread that aborts an object, and destroys the object's graphs: the library's function stops the
+ * calls, also those in graphs, and then waits until the graphs have been destroyed. The graphs of a lost device are
+ * not destroyed, so this thread does not wait for the library then. If the library fails to stop the calls, the
  * device is lost. */
 static int finish_abort(abortion *a, const oa_object_state *state) {
   const char *const function = a->routine->function, *const symbol =
