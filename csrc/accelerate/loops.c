@@ -208,19 +208,18 @@ typedef struct passed {
   int64_t itemsize;
 } passed;
 
-/* Returns whether the matrix whose strides begin at `first` has C order without gaps. NumPy's strides of extents of 1
- * have no meaning. */
-static bool is_dense(const passed *p, int first, int64_t rows, int64_t columns) {
-  return (columns == 1 || p->steps[first + 1] == p->itemsize) &&
-         (rows == 1 || p->steps[first] == columns * p->itemsize);
-}
-
 /* Returns whether the rows of the matrix whose strides begin at `first` have no gaps. Sets *ld to the distance between
- * rows, in elements. */
+ * rows, in elements. NumPy's strides of extents of 1 have no meaning. */
 static bool has_rows(const passed *p, int first, int64_t rows, int64_t columns, int64_t *ld) {
   const intptr_t step = rows == 1 ? columns * p->itemsize : p->steps[first];
   *ld = step / p->itemsize;
   return (columns == 1 || p->steps[first + 1] == p->itemsize) && step % p->itemsize == 0 && *ld >= columns;
+}
+
+/* Returns whether the matrix has C order without gaps. */
+static bool is_dense(const passed *p, int first, int64_t rows, int64_t columns) {
+  int64_t ld;
+  return has_rows(p, first, rows, columns, &ld) && ld == columns;
 }
 
 static bool is_vector(const passed *p, int first, int64_t itemsize) { return p->steps[first] == itemsize; }
@@ -231,7 +230,7 @@ static bool read_solve(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0], k = p->sizes[1];
   (void)dtype;
   *a = (arguments){.n = n, .nrhs = k, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
-  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && has_rows(p, 2, n, k, &a->ldb) && is_dense(p, 4, n, k);
+  return has_rows(p, 0, n, n, &a->lda) && has_rows(p, 2, n, k, &a->ldb) && is_dense(p, 4, n, k);
 }
 
 static bool read_solve1(arguments *a, const passed *p, int dtype) {
@@ -239,22 +238,21 @@ static bool read_solve1(arguments *a, const passed *p, int dtype) {
   (void)dtype;
   *a = (arguments){.n = n, .nrhs = 1, .a = p->at[0], .b = p->at[1], .c = p->at[2]};
   a->ldb = p->steps[2] / p->itemsize;
-  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && p->steps[2] % p->itemsize == 0 && a->ldb > 0 &&
-         is_vector(p, 3, p->itemsize);
+  return has_rows(p, 0, n, n, &a->lda) && p->steps[2] % p->itemsize == 0 && a->ldb > 0 && is_vector(p, 3, p->itemsize);
 }
 
 static bool read_square(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0];
   (void)dtype;
   *a = (arguments){.uplo = 'U', .n = n, .nrhs = n, .ldb = n, .a = p->at[0], .c = p->at[1]};
-  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && is_dense(p, 2, n, n);
+  return has_rows(p, 0, n, n, &a->lda) && is_dense(p, 2, n, n);
 }
 
 static bool read_eigenvalues(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0];
   *a = (arguments){.jobz = 'N', .n = n, .a = p->at[0], .w = p->at[1]};
   a->lwork = a->lrwork = a->liwork = INT64_MAX;
-  return !is_small(n, n, n) && has_rows(p, 0, n, n, &a->lda) && is_vector(p, 2, real_size(p, dtype));
+  return has_rows(p, 0, n, n, &a->lda) && is_vector(p, 2, real_size(p, dtype));
 }
 
 /* The lower triangle of A is the upper one of A^T. */
@@ -319,7 +317,7 @@ static bool read_gram(arguments *a, const passed *p, int dtype) {
 
 typedef struct kind {
   const char *function, *signature; /* of NumPy */
-  int extents;                      /* the number of its sizes, except sizes that are the least of the others */
+  int extents;                      /* how many of its sizes count, beginning with the first */
   const char *types;                /* of the operands: T, the loop's type, or R, the type of its real numbers */
   const char *routine;              /* its name in reports, without the letter of its type */
   const oa_lapack_family *family;   /* plans and makes the call */
@@ -327,7 +325,7 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"solve", "(m,m),(m,n)->(m,n)", 2, "TTT", "solve", &solve_family, read_solve},
+    {"solve", "(m,m),(m,n)->(m,n)", 1, "TTT", "solve", &solve_family, read_solve},
     {"solve1", "(m,m),(m)->(m)", 1, "TTT", "solve", &solve_family, read_solve1},
     {"inv", "(m,m)->(m,m)", 1, "TT", "inv", &inv_family, read_square},
     {"cholesky_lo", "(m,m)->(m,m)", 1, "TT", "cholesky", &cholesky_family, read_square},
@@ -355,7 +353,7 @@ static oa_loop_function original_of(int number) {
 }
 
 /* Returns whether even the largest product of three sizes is small. Most calls of programs are, and take no other step
- * of a hook. */
+ * of a hook. With one size this is the whole check; `read` compares the product of two or three sizes. */
 static inline bool is_tiny(int extents, const intptr_t *sizes) {
   int64_t most = sizes[1];
   for (int i = 2; i <= extents; i++) most = sizes[i] > most ? sizes[i] : most;

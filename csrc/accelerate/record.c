@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum { ROWS = 4096, UNDER_WAY = 64, KINDS = 4096 };
-/* Of the short calls of one kind, the first ASKED ones ask for their places, and then one in SAMPLED. This is a prime
+/* The first ASKED short calls of one kind ask for their places, and then one call in SAMPLED. SAMPLED is a prime
  * number, so that the lines of a loop ask in turns. */
 enum { ASKED = 64, SAMPLED = 17 };
 

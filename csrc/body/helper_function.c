@@ -510,8 +510,8 @@ static bool is_of_object(const void *state, const oa_abortable *aborted) {
   return aborted == &((const oa_object_state *)state)->aborted || oa_captures_have(state, aborted);
 }
 
-/* Gives up the device if operations of the object still run although the library was called. While the library has not
- * returned, the operations may only wait for those of another object. Called with the lock, which it frees and takes
+/* Gives up the device if operations of the object still run although the library was called. While the library has
+ * not returned, they may only wait for operations of another object. Called with the lock, which it frees and takes
  * again. */
 static bool give_up(const abortion *a, const oa_object_state *state) {
   char reason[256];

@@ -127,7 +127,7 @@ int oa_captures_abort(const char *function, const char *name, const void *object
 bool oa_captures_end(const void *object);
 /* Returns whether replays of these graphs may still run. Called with the lock. */
 bool oa_captures_run(const void *object);
-/* Returns whether `aborted` is that of a graph with calls that use the object. Called with the lock. */
+/* Returns whether `aborted` belongs to a graph with calls that use the object. Called with the lock. */
 bool oa_captures_have(const void *object, const oa_abortable *aborted);
 /* Ends the holds of all objects. Called without the lock. */
 void oa_capture_let_go(oa_capture *capture);

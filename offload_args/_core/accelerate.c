@@ -182,8 +182,8 @@ static int put_loop(replace_loop replace, PyObject *ufunc, const char *types, oa
   return replace(ufunc, loop, numbers, before);
 }
 
-/* Hooks a loop, or puts the original back. If someone else replaced the loop after the hook was there, that loop calls
- * the hook, and stays: its hook can't have it as its original, and nobody may take it out but its owner. */
+/* Hooks a loop, or puts the original back. If someone else replaced the loop after the hook was there, that loop
+ * calls the hook, and stays: its hook can't have it as its original, and only its owner may take it out. */
 static void switch_loop(replace_loop replace, PyObject *ufunc, oa_accelerate_loop *loop, int hooked) {
   oa_loop_function before = NULL;
   if (!hooked && loop->original == NULL) return;

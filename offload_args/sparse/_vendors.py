@@ -117,10 +117,8 @@ class OnGPU(Adapter):
         """Solve op(A) x = b for one triangle of A. The diagonal is not checked; a zero on it gives infinities."""
         if A.format == "bsr":
             raise LibraryError(f"{function}: {self.title} solves no triangles of bsr; lend A.tocsr()")
-        if A.format == "csc" and _plain(trans, A.dtype) == "C":  # A^H x = b if A^T conj(x) = conj(b)
-            conjugates = new(x, x._shape, x.dtype)
-            self.solve_triangular(function, A, _conjugates(b), conjugates, lower, unit_diagonal, "T")
-            x.copy_from(_conjugates(conjugates))
+        if A.format == "csc" and _plain(trans, A.dtype) == "C":
+            _by_conjugates(b, x, lambda b, x: self.solve_triangular(function, A, b, x, lower, unit_diagonal, "T"))
             return
         if A.format == "csc":
             A, trans, lower = A.T, "T" if trans == "N" else "N", not lower
@@ -392,14 +390,13 @@ class CuSparse(OnGPU):
         """Solve op(A) x = b by cuDSS, because cuSPARSE has no factorization."""
         if self._solver is None:
             self._solver = CuDSS(function)
+        solver = self._solver
         if A.format == "coo":
             A = _results.csr_of(self, function, A)
         if A.format == "csc" and _plain(trans, A.dtype) == "C":
-            conjugates = new(x, x._shape, x.dtype)
-            self._solver.solve(function, A, _conjugates(b), conjugates, "T", self)
-            x.copy_from(_conjugates(conjugates))
+            _by_conjugates(b, x, lambda b, x: solver.solve(function, A, b, x, "T", self))
             return
-        self._solver.solve(function, A, b, x, trans, self)
+        solver.solve(function, A, b, x, trans, self)
 
 
 class HipSparse(OnGPU):
@@ -445,6 +442,13 @@ class HipSparse(OnGPU):
             self._check("GetVersion", handle, number)
             self._major = number[0] // 100_000
         return self._major
+
+
+def _by_conjugates(b: DevicePtr, x: DevicePtr, solve: Callable[[DevicePtr, DevicePtr], None]) -> None:
+    """Solve A^H x = b by `solve`, which solves A^T y = c: x is the conjugate of y if c is the conjugate of b."""
+    y = new(x, x._shape, x.dtype)
+    solve(_conjugates(b), y)
+    x.copy_from(_conjugates(y))
 
 
 def _conjugates(x: DevicePtr) -> DevicePtr:

@@ -81,7 +81,7 @@ def test_a_matrix_is_singular_if_numpy_says_so(device: str, name: str) -> None:
     assert "Singular matrix" in expected
 
 
-# -- others who replace NumPy's functions and loops --------------------------------------------------------------------
+# -- programs that replace NumPy's functions and loops -----------------------------------------------------------------
 
 
 def address(loop: object) -> int:
