@@ -1,4 +1,4 @@
-"""Compare products with a sparse matrix, and conjugate gradients, with CuPy and SciPy.
+"""Compare products with a sparse matrix, and conjugate gradients, with CuPy; products also with cuSPARSE by hand.
 
 python benchmarks/sparse.py [--device cuda:0] [--side N] [--steps N] [--rounds N]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +19,7 @@ import scipy.sparse
 from graphs import SOURCE, row
 from timing import cupy_for, median
 
-from offload_args import Device, In, Kernel, Out, blas, launch, offload_args, sparse
+from offload_args import Device, In, Kernel, Out, blas, cusparse, launch, offload_args, sparse
 
 
 def poisson(side: int) -> Any:
@@ -68,8 +69,48 @@ def products(A: Any, device: Device, cupy: Any, rounds: int) -> None:
         for _ in range(calls):
             cupyx.cusparse.spmv(cA, cx, cy, 1.0, 0.0)
 
-    other = median(theirs, cupy.cuda.Device().synchronize, rounds) / calls
-    row("CuPy", f"{other:.3f} ms", f"{nbytes / other / 1e6:.0f} GB/s", f"ratio {own / other:.3f}", "")
+    def timed(run: Callable[[], None]) -> float:
+        return median(run, cupy.cuda.Device().synchronize, rounds) / calls
+
+    for name, other in (
+        ("CuPy", timed(theirs)),
+        ("by hand", timed(by_hand(cupy, cA, cx, cy, calls, prepared=False))),
+        ("by hand, prepared", timed(by_hand(cupy, cA, cx, cy, calls, prepared=True))),
+    ):
+        row(name, f"{other:.3f} ms", f"{nbytes / other / 1e6:.0f} GB/s", f"ratio {own / other:.3f}", "")
+
+
+def by_hand(cupy: Any, A: Any, x: Any, y: Any, calls: int, prepared: bool) -> Callable[[], None]:
+    """Return a function that makes calls of cuSPARSE with descriptors and a workspace that are made once.
+
+    `prepared`: whether cuSPARSE analyses the matrix first.
+    """
+    raw, ffi = cusparse.raw, cusparse.raw.ffi
+    handle, matrix = ffi.new("cusparseHandle_t *"), ffi.new("cusparseSpMatDescr_t *")
+    vectors = [ffi.new("cusparseDnVecDescr_t *") for _ in range(2)]
+    factors, size = ffi.new("double[2]", [1, 0]), ffi.new("size_t *")
+
+    def address(array: Any) -> Any:
+        return ffi.cast("void *", array.data.ptr)
+
+    raw.cusparseCreate(handle)
+    index, float64 = raw.CUSPARSE_INDEX_32I, raw.CUDA_R_64F
+    arrays = address(A.indptr), address(A.indices), address(A.data)
+    raw.cusparseCreateCsr(matrix, *A.shape, A.nnz, *arrays, index, index, raw.CUSPARSE_INDEX_BASE_ZERO, float64)
+    for vector, array in zip(vectors, (x, y), strict=True):
+        raw.cusparseCreateDnVec(vector, array.size, address(array), float64)
+    operands = factors, matrix[0], vectors[0][0], factors + 1, vectors[1][0]
+    parameters = handle[0], 0, *operands, float64, raw.CUSPARSE_SPMV_ALG_DEFAULT
+    raw.cusparseSpMV_bufferSize(*parameters, size)
+    workspace = cupy.empty(max(size[0], 1), np.uint8)
+    if prepared:
+        raw.cusparseSpMV_preprocess(*parameters, address(workspace))
+
+    def run() -> None:
+        for _ in range(calls):
+            raw.cusparseSpMV(*parameters, address(workspace))
+
+    return run
 
 
 def conjugate_gradients(A: Any, device: Device, cupy: Any, steps: int, rounds: int) -> None:
