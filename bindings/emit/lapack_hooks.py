@@ -46,6 +46,9 @@ _LOOPS = {
     "eigh": ("syevd", "heevd"),
     "svd": ("gesdd", "gesdd"),
     "gram": ("syrk", "syrk"),
+    "qr": ("geqrf", "geqrf"),
+    "qr_q": ("orgqr", "ungqr"),
+    "lstsq": ("gelsd", "gelsd"),
 }
 _LETTERS = {"uplo", "trans", "diag", "side", "jobz", "range"}
 _SIZES = set("m n k nrhs lda ldb ldc ldu ldvt ldz il iu lwork lrwork liwork".split())

@@ -14,6 +14,7 @@ typedef struct oa_lapack_arguments {
   void *a, *b, *c, *s, *u, *vt, *w, *z, *tau, *work, *rwork; /* numbers; s, w and rwork are real */
   void *ipiv, *iwork, *isuppz, *found, *rank, *info;         /* integers */
   const void *vl, *vu, *abstol, *rcond;                      /* each points to a real number */
+  const void *numpy;                                         /* the call of NumPy's loop (loops.c) */
 } oa_lapack_arguments;
 
 /* One routine without its dtype, such as potrf. */

@@ -4,11 +4,15 @@
  * as they are: read by columns, the memory of A is its transpose. */
 #include "accelerate/hooks.h"
 #include "accelerate/lapack.h"
+#include "base/error.h"
 
 #include <fenv.h>
+#include <float.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef oa_lapack_arguments arguments;
@@ -51,6 +55,12 @@ static int copy_of(oa_lapack *l, int64_t rows, int64_t columns, oa_any *A, int64
   return oa_lapack_copy(l, rows, columns, A, lda, *copy, rows);
 }
 
+/* Takes scratch memory with the matrix (rows x columns) whose memory in C order is A. */
+static int transpose_of(oa_lapack *l, int64_t rows, int64_t columns, oa_any *A, int64_t lda, oa_any **transpose) {
+  OA_TRY(oa_lapack_scratch(l, l->dtype, rows, columns, transpose));
+  return oa_lapack_transpose(l, 'T', rows, columns, A, lda, *transpose, rows);
+}
+
 /* Factors a copy of A^T. */
 static int factor(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any **factors, oa_any **ipiv) {
   OA_TRY(copy_of(l, n, n, A, lda, factors));
@@ -81,8 +91,7 @@ static int make_solve(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
     OA_TRY(oa_lapack_copy(l, 1, n, p[1], ldb, X, 1));
     return oa_lapack_getrs(l, 'T', n, 1, factors, n, ipiv, X, n);
   }
-  OA_TRY(oa_lapack_scratch(l, l->dtype, n, nrhs, &X));
-  OA_TRY(oa_lapack_transpose(l, 'T', n, nrhs, p[1], ldb, X, n));
+  OA_TRY(transpose_of(l, n, nrhs, p[1], ldb, &X));
   OA_TRY(oa_lapack_getrs(l, 'T', n, nrhs, factors, n, ipiv, X, n));
   return oa_lapack_transpose(l, 'T', nrhs, n, X, n, p[2], nrhs);
 }
@@ -174,6 +183,168 @@ static int make_svd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
 }
 
 static const oa_lapack_family svd_family = {.plan = plan_svd, .make = make_svd, .scales = true};
+
+/* -- qr: reflectors take the place of A, as in LAPACK -- */
+
+/* The memory of A, read by columns, has n x m. */
+static int plan_qr(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
+  const int planned = plan_as(&oa_lapack_geqrf_family, problem, call);
+  lend(problem, "A", a->a, a->n, a->m, a->lda, OA_INOUT, 0);
+  lend_result(problem, "tau", a->tau, a->m < a->n ? a->m : a->n, 1);
+  return planned;
+}
+
+static int make_qr(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
+  oa_any *factors;
+  OA_TRY(transpose_of(l, a->m, a->n, p[0], a->lda, &factors));
+  OA_TRY(oa_lapack_geqrf(l, a->m, a->n, factors, a->m, p[1]));
+  return oa_lapack_transpose(l, 'T', a->n, a->m, factors, a->m, p[0], a->lda);
+}
+
+static const oa_lapack_family qr_family = {.plan = plan_qr, .make = make_qr};
+
+/* Q (m x n) is made from the first k columns of A. */
+static int plan_qr_q(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
+  const int planned = plan_as(&oa_lapack_orgqr_family, problem, call);
+  lend_input(problem, "A", a->a, a->k, a->m, a->lda);
+  lend_input(problem, "tau", a->tau, a->k, 1, a->k);
+  lend_result(problem, "Q", a->c, a->n, a->m);
+  return planned;
+}
+
+static int make_qr_q(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
+  oa_any *Q;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, a->m, a->n, &Q));
+  if (a->n > a->k) OA_TRY(oa_lapack_identity(l, a->m, Q));
+  OA_TRY(oa_lapack_transpose(l, 'T', a->m, a->k, p[0], a->lda, Q, a->m));
+  OA_TRY(oa_lapack_orgqr(l, a->m, a->n, a->k, Q, a->m, p[1]));
+  return oa_lapack_transpose(l, 'T', a->n, a->m, Q, a->m, p[2], a->n);
+}
+
+static const oa_lapack_family qr_q_family = {.plan = plan_qr_q, .make = make_qr_q};
+
+/* -- lstsq of a tall matrix: QR on the device, and NumPy's own loop for the small system of R, as in LAPACK -- */
+
+/* A call of NumPy's loop. */
+typedef struct numpy_call {
+  int number; /* of the loop */
+  char *const *at;
+  const intptr_t *sizes, *steps;
+  void *data;
+} numpy_call;
+
+static oa_loop_function original_of(int number);
+
+static int plan_lstsq(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
+  const double n = (double)a->n;
+  const int planned = plan_as(&oa_lapack_geqrf_family, problem, call);
+  call->k = a->nrhs;
+  call->operations += 4 * (double)a->m * n * (double)a->nrhs;
+  call->steps += 4 * n * n * n / 4e10 + 1e-5 * n; /* the CPU's part */
+  lend_input(problem, "A", a->a, a->n, a->m, a->lda);
+  lend_input(problem, "B", a->b, a->nrhs, a->m, a->ldb);
+  return planned;
+}
+
+/* Reads the sums of squares of the columns of Z (rows x columns, real or complex) into `sums`, as numbers of the call's
+ * dtype. */
+static int sums_of_squares(oa_lapack *l, int64_t rows, int64_t columns, oa_any *Z, int64_t ld, void *sums) {
+  enum { BLOCK = 32 };
+  const int64_t itemsize = oa_itemsize(l->dtype);
+  oa_any *products, *diagonal;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, BLOCK, BLOCK, &products));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, columns, 1, &diagonal));
+  for (int64_t j = 0; j < columns; j += BLOCK) {
+    const int64_t width = columns - j < BLOCK ? columns - j : BLOCK;
+    const int64_t shape[2] = {rows, width}, strides[2] = {itemsize, itemsize * ld};
+    oa_any *block, *place = NULL;
+    OA_TRY(oa_pointer_view(Z, j * ld * itemsize, 2, shape, strides, &block));
+    int status = oa_pointer_view(diagonal, j * itemsize, 1, &width, &itemsize, &place);
+    if (!status)
+      status = oa_lapack_multiply(l, l->dtype == l->real ? 'T' : 'C', width, width, rows, block, ld, block, ld,
+                                  products, width);
+    if (!status) status = oa_lapack_copy(l, 1, width, products, width + 1, place, 1);
+    if (place) oa_pointer_release(place);
+    oa_pointer_release(block);
+    OA_TRY(status);
+  }
+  return oa_pointer_read(diagonal, sums, 1, &columns, &itemsize);
+}
+
+/* The host's copies of R (n x n), c = Q^H B (n x nrhs), both in C order, and the sums of squares of what remains of B
+ * below c. */
+typedef struct reduced {
+  char *R, *c, *sums;
+} reduced;
+
+static int reduce(oa_lapack *l, const arguments *a, oa_any *const *p, const reduced *to) {
+  const int64_t m = a->m, n = a->n, nrhs = a->nrhs, itemsize = oa_itemsize(l->dtype);
+  oa_any *A, *B, *R, *tau, *below;
+  OA_TRY(transpose_of(l, m, n, p[0], a->lda, &A));
+  OA_TRY(transpose_of(l, m, nrhs, p[1], a->ldb, &B));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, 1, &tau));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &R));
+  OA_TRY(oa_lapack_geqrf(l, m, n, A, m, tau));
+  OA_TRY(oa_lapack_ormqr(l, 'L', l->dtype == l->real ? 'T' : 'C', m, nrhs, n, A, m, tau, B, m));
+  OA_TRY(oa_lapack_upper(l, n, A, m, R));
+  double sums[2];
+  OA_TRY(oa_lapack_sum(l, l->dtype, n, n, R, n, &sums[0]));
+  OA_TRY(oa_lapack_sum(l, l->dtype, m, nrhs, B, m, &sums[1]));
+  if (!isfinite(sums[0]) || !isfinite(sums[1])) return OA_CALL_ODD;
+  const int64_t strides[2] = {itemsize, itemsize * n}, strides_of_B[2] = {itemsize, itemsize * m};
+  OA_TRY(oa_pointer_read(R, to->R, 2, (const int64_t[]){n, n}, strides));
+  OA_TRY(oa_pointer_read(B, to->c, 2, (const int64_t[]){n, nrhs}, strides_of_B));
+  const int64_t shape[2] = {m - n, nrhs};
+  OA_TRY(oa_pointer_view(B, n * itemsize, 2, shape, strides_of_B, &below));
+  const int status = sums_of_squares(l, m - n, nrhs, below, m, to->sums);
+  oa_pointer_release(below);
+  return status;
+}
+
+static double real_at(const void *number, int real) {
+  return real == OA_F32 ? (double)*(const float *)number : *(const double *)number;
+}
+
+/* Solves R x = c by NumPy's loop, which sets all outputs. Returns OA_CALL_ODD if LAPACK fails, or if R's rank, but for
+ * rounding, may be another one than n. */
+static int solve_reduced(const oa_lapack_call *problem, const reduced *from) {
+  enum { OPERANDS = 7, OUTPUTS = OPERANDS + 4, STEPS = OUTPUTS + 4 };
+  const numpy_call *numpy = problem->a.numpy;
+  const intptr_t n = (intptr_t)problem->a.n, nrhs = (intptr_t)problem->a.nrhs, itemsize = oa_itemsize(problem->dtype);
+  const int real = problem->real;
+  char *at[OPERANDS] = {from->R, from->c};
+  const intptr_t sizes[] = {1, n, n, nrhs, n};
+  intptr_t steps[STEPS] = {[OPERANDS] = n * itemsize, itemsize, nrhs * itemsize, itemsize};
+  memcpy(at + 2, numpy->at + 2, (OPERANDS - 2) * sizeof *at);
+  memcpy(steps + OUTPUTS, numpy->steps + OUTPUTS, (STEPS - OUTPUTS) * sizeof *steps);
+  original_of(numpy->number)(at, sizes, steps, numpy->data);
+  if (fetestexcept(FE_INVALID)) return OA_CALL_ODD; /* NumPy's loop clears this flag, and raises it if info is not 0 */
+  const intptr_t step_of_s = steps[STEPS - 1], step_of_sums = steps[STEPS - 2];
+  const double most = real_at(at[6], real), least = real_at(at[6] + (n - 1) * step_of_s, real);
+  const double epsilon = real == OA_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+  if (!(least > most * (fmax(real_at(at[2], real), epsilon) + 100 * epsilon * (double)n))) return OA_CALL_ODD;
+  for (intptr_t j = 0; j < nrhs; j++)
+    memcpy(at[4] + j * step_of_sums, from->sums + j * itemsize, (size_t)oa_itemsize(real));
+  return OA_OK;
+}
+
+static int make_lstsq(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const size_t n = (size_t)problem->a.n, nrhs = (size_t)problem->a.nrhs, itemsize = (size_t)oa_itemsize(l->dtype);
+  char *memory = malloc((n * n + n * nrhs + nrhs) * itemsize);
+  if (!memory) return oa_fail(OA_ERROR_MEMORY, "accelerate: no host memory");
+  const reduced host = {memory, memory + n * n * itemsize, memory + (n + nrhs) * n * itemsize};
+  int status = reduce(l, &problem->a, p, &host);
+  if (!status) status = solve_reduced(problem, &host);
+  free(memory);
+  return status;
+}
+
+static const oa_lapack_family lstsq_family = {.plan = plan_lstsq, .make = make_lstsq, .scales = true};
 
 /* -- matmul of A and its own transpose: NumPy copies one triangle to the other, element by element -- */
 
@@ -300,6 +471,45 @@ static bool read_values(arguments *a, const passed *p, int dtype) { return read_
 static bool read_full(arguments *a, const passed *p, int dtype) { return read_svd(a, p, dtype, 'A'); }
 static bool read_reduced(arguments *a, const passed *p, int dtype) { return read_svd(a, p, dtype, 'S'); }
 
+static bool read_reflectors(arguments *a, const passed *p, int dtype) {
+  const int64_t rows = p->sizes[0], columns = p->sizes[1];
+  (void)dtype;
+  *a = (arguments){.m = rows, .n = columns, .lwork = INT64_MAX, .a = p->at[0], .tau = p->at[1]};
+  return !is_small(rows, columns, rows < columns ? rows : columns) && has_rows(p, 0, rows, columns, &a->lda) &&
+         is_vector(p, 2, p->itemsize);
+}
+
+static bool read_q(arguments *a, const passed *p, int64_t columns, int64_t reflectors) {
+  const int64_t rows = p->sizes[0];
+  *a = (arguments){.m = rows, .n = columns, .k = reflectors, .lwork = INT64_MAX};
+  a->a = p->at[0];
+  a->tau = p->at[1];
+  a->c = p->at[2];
+  return reflectors <= columns && columns <= rows && !is_small(rows, columns, reflectors) &&
+         has_rows(p, 0, rows, p->sizes[1], &a->lda) && is_vector(p, 2, p->itemsize) && is_dense(p, 3, rows, columns);
+}
+
+static bool read_reduced_q(arguments *a, const passed *p, int dtype) {
+  const int64_t rows = p->sizes[0], columns = p->sizes[1], less = rows < columns ? rows : columns;
+  (void)dtype;
+  return p->sizes[2] == less && read_q(a, p, less, less);
+}
+
+static bool read_complete_q(arguments *a, const passed *p, int dtype) {
+  (void)dtype;
+  return read_q(a, p, p->sizes[0], p->sizes[1]);
+}
+
+/* The CPU solves the system of R. Of a matrix that is not tall, or of a large R, the device finds the singular values,
+ * in the hook of gelsd. */
+static bool read_lstsq(arguments *a, const passed *p, int dtype) {
+  const int64_t rows = p->sizes[0], columns = p->sizes[1], nrhs = p->sizes[2];
+  (void)dtype;
+  *a = (arguments){.m = rows, .n = columns, .nrhs = nrhs, .lwork = INT64_MAX, .a = p->at[0], .b = p->at[1]};
+  return columns <= 1024 && rows >= 2 * columns && nrhs > 0 && !is_small(rows, columns, columns) &&
+         has_rows(p, 0, rows, columns, &a->lda) && has_rows(p, 2, rows, nrhs, &a->ldb);
+}
+
 /* NumPy's loop calls syrk for a matrix and its own transpose. */
 static bool read_gram(arguments *a, const passed *p, int dtype) {
   const int64_t n = p->sizes[0], k = p->sizes[1], itemsize = p->itemsize;
@@ -318,7 +528,7 @@ static bool read_gram(arguments *a, const passed *p, int dtype) {
 typedef struct kind {
   const char *function, *signature; /* of NumPy */
   int extents;                      /* how many of its sizes count, beginning with the first */
-  const char *types;                /* of the operands: T, the loop's type, or R, the type of its real numbers */
+  const char *types;                /* of the operands: T, the loop's type; R, the type of its real numbers; i, int */
   const char *routine;              /* its name in reports, without the letter of its type */
   const oa_lapack_family *family;   /* plans and makes the call */
   bool (*read)(arguments *a, const passed *p, int dtype); /* returns false for arrays that NumPy's own loop takes */
@@ -336,6 +546,10 @@ static const kind kinds[] = {
     {"svd", "(m,n)->(p)", 2, "TR", "svd", &svd_family, read_values},
     {"svd_f", "(m,n)->(m,m),(p),(n,n)", 2, "TTRT", "svd", &svd_family, read_full},
     {"svd_s", "(m,n)->(m,p),(p),(p,n)", 2, "TTRT", "svd", &svd_family, read_reduced},
+    {"qr_r_raw", "(m,n)->(p)", 2, "TT", "qr", &qr_family, read_reflectors},
+    {"qr_reduced", "(m,n),(k)->(m,k)", 2, "TTT", "qr_q", &qr_q_family, read_reduced_q},
+    {"qr_complete", "(m,n),(n)->(m,m)", 2, "TTT", "qr_q", &qr_q_family, read_complete_q},
+    {"lstsq", "(m,n),(m,nrhs),()->(n,nrhs),(nrhs),(),(p)", 2, "TTRTRiR", "lstsq", &lstsq_family, read_lstsq},
     {"matmul", "(n?,k),(k,m?)->(n?,m?)", 3, "TTT", "gram", &gram_family, read_gram},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = 4, LOOPS = KINDS * TYPES };
@@ -372,7 +586,9 @@ static void run(int number, char **at, const intptr_t *sizes, const intptr_t *st
     original_of(number)(at, sizes, steps, data);
     return;
   }
+  const numpy_call numpy = {number, at, sizes, steps, data};
   a.info = &info;
+  a.numpy = &numpy;
   if (oa_lapack_try(kind->family, routines[number], &a, &call)) return;
   original_of(number)(at, sizes, steps, data);
   /* NumPy's loop clears this flag, and raises it if LAPACK's info is not 0. Such a call breaks off, so its time does
@@ -392,7 +608,10 @@ static void run(int number, char **at, const intptr_t *sizes, const intptr_t *st
 #define EACH_TYPE(M, kind) M(kind, 0) M(kind, 1) M(kind, 2) M(kind, 3)
 #define SIX_KINDS(M, a, b, c, d, e, f) \
   EACH_TYPE(M, a) EACH_TYPE(M, b) EACH_TYPE(M, c) EACH_TYPE(M, d) EACH_TYPE(M, e) EACH_TYPE(M, f)
-#define ALL(M) SIX_KINDS(M, 0, 1, 2, 3, 4, 5) SIX_KINDS(M, 6, 7, 8, 9, 10, 11)
+#define ALL(M)                     \
+  SIX_KINDS(M, 0, 1, 2, 3, 4, 5)   \
+  SIX_KINDS(M, 6, 7, 8, 9, 10, 11) \
+  EACH_TYPE(M, 12) EACH_TYPE(M, 13) EACH_TYPE(M, 14) EACH_TYPE(M, 15)
 ALL(LOOP)
 
 static void fill(void) {
@@ -405,7 +624,8 @@ static void fill(void) {
     loops[i].function = kind->function;
     loops[i].signature = kind->signature;
     loops[i].hook = hooks[i];
-    for (int j = 0; kind->types[j]; j++) loops[i].types[j] = (kind->types[j] == 'T' ? "fdFD" : "fdfd")[i % TYPES];
+    for (int j = 0; kind->types[j]; j++)
+      loops[i].types[j] = (kind->types[j] == 'i' ? "iiii" : kind->types[j] == 'T' ? "fdFD" : "fdfd")[i % TYPES];
   }
 }
 

@@ -176,9 +176,9 @@ static int has_signature(PyObject *ufunc, const char *signature) {
 /* Puts `loop` in the place of the loop of a universal function that has these types. */
 static int put_loop(replace_loop replace, PyObject *ufunc, const char *types, oa_loop_function loop,
                     oa_loop_function *before) {
+  static const char letters[] = "?bBhHiIlLqQfdgFD"; /* NumPy's letter of each type, at the type's number in NumPy */
   int numbers[8] = {0};
-  /* the letters of float32, float64, complex64 and complex128, and their numbers in NumPy */
-  for (int i = 0; types[i]; i++) numbers[i] = types[i] == 'f' ? 11 : types[i] == 'd' ? 12 : types[i] == 'F' ? 14 : 15;
+  for (int i = 0; types[i]; i++) numbers[i] = (int)(strchr(letters, types[i]) - letters);
   return replace(ufunc, loop, numbers, before);
 }
 

@@ -200,8 +200,11 @@ def test_numpys_own_functions(solver: str, dtype: str) -> None:
     agree(*both(solver, lambda: [np.linalg.cholesky(S)], f"{t}cholesky"), dtype)
     agree(*both(solver, lambda: [np.linalg.eigvalsh(S)], f"{t}eigh"), dtype)
     agree(*both(solver, lambda: [np.linalg.svd(T, compute_uv=False)], f"{t}svd"), dtype)
-    agree(*both(solver, lambda: np.linalg.lstsq(T, numbers((30, 2), dtype), rcond=None), f"{t}gelsd"), dtype)
-    agree(*both(solver, lambda: np.linalg.qr(T), f"{t}geqrf"), dtype)
+    agree(*both(solver, lambda: np.linalg.lstsq(T, numbers((30, 2), dtype), rcond=None), f"{t}lstsq"), dtype)
+    agree(*both(solver, lambda: np.linalg.qr(T), f"{t}qr", f"{t}qr_q"), dtype)
+    F = np.asfortranarray(T)
+    agree(*both(solver, lambda: np.linalg.lstsq(F, numbers((30, 2), dtype), rcond=None), f"{t}gelsd"), dtype)
+    agree(*both(solver, lambda: np.linalg.qr(F), f"{t}geqrf"), dtype)
     agree(*both(solver, lambda: [np.linalg.solve(np.stack([A, S]), B)], f"{t}gesv"), dtype)
 
 

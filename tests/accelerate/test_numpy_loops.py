@@ -14,7 +14,10 @@ from numpy.linalg import _umath_linalg
 
 from offload_args import Device, _core, accelerate, testing
 
-NAMES = ("solve", "solve1", "inv", "cholesky_lo", "eigh_lo", "eigh_up", "eigvalsh_lo", "svd_f", "svd_s")
+NAMES = (
+    *("solve", "solve1", "inv", "cholesky_lo", "eigh_lo", "eigh_up", "eigvalsh_lo", "eigvalsh_up", "svd", "svd_f"),
+    *("svd_s", "qr_r_raw", "qr_reduced", "qr_complete", "lstsq", "matmul"),
+)
 KINDS = {"f4": "d", "f8": "d", "c8": "z", "c16": "z"}  # NumPy computes all but products in double precision
 ATOL = {"f4": 2e-3, "f8": 1e-9, "c8": 2e-3, "c16": 1e-9}
 
@@ -38,11 +41,11 @@ def positive(n: int, dtype: str = "f8") -> np.ndarray:
     return np.asarray(A @ A.conj().T + n * np.eye(n), dtype)
 
 
-def sent(device: str, call: Callable[[], Any], routine: str) -> Any:
-    """Return the result of a call that goes to a device as this routine, and no other call with it."""
+def sent(device: str, call: Callable[[], Any], *routines: str) -> Any:
+    """Return the result of a call that goes to a device as these routines, and no other call with it."""
     with accelerate(device, margin=0) as on:
         result = call()
-    assert {row.routine: row.gone for row in on.report.rows} == {routine: 1}, on.report
+    assert {row.routine: row.gone for row in on.report.rows} == dict.fromkeys(routines, 1), on.report
     return result
 
 
@@ -96,6 +99,76 @@ def test_singular_values_and_vectors(solver: str, dtype: str, shape: tuple[int, 
     agree(sent(solver, lambda: np.linalg.svd(A, compute_uv=False), name), s, dtype)
 
 
+@pytest.mark.parametrize("shape", [(23, 23), (31, 12), (12, 31), (9, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_orthogonal_and_triangular_factors(solver: str, dtype: str, shape: tuple[int, int]) -> None:
+    A, letter = numbers(*shape, dtype), KINDS[dtype]
+    for mode in ("reduced", "complete", "r", "raw"):
+        routines = [f"{letter}qr"] if mode in ("r", "raw") else [f"{letter}qr", f"{letter}qr_q"]
+        call = lambda mode=mode: (np.linalg.qr(A, mode),) if mode == "r" else np.linalg.qr(A, mode)  # noqa: E731
+        for result, expected in zip(sent(solver, call, *routines), call(), strict=True):
+            agree(result, expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", [*KINDS])
+def test_least_squares(solver: str, dtype: str) -> None:
+    """A has 19 columns; numbers of right sides are below and above those that the device multiplies at once."""
+    A, B, name = numbers(67, 19, dtype), numbers(67, 70, dtype), f"{KINDS[dtype]}lstsq"
+    for b in (B, B[:, :1], B[:, 0], B[:, 0].copy(), B[:, 3:9], np.zeros(67, dtype)):
+        for rcond in (None, -1, 1e-3):
+            results = sent(solver, lambda b=b, rcond=rcond: np.linalg.lstsq(A, b, rcond), name)
+            expected = np.linalg.lstsq(A, b, rcond)
+            assert results[2] == expected[2] == 19 and results[1].shape == expected[1].shape
+            for at in (0, 1, 3):
+                agree(results[at], expected[at], dtype)
+
+
+@pytest.mark.parametrize("types", ["fff->ffif", "FFf->Ffif"])
+def test_least_squares_in_single_precision(solver: str, types: str) -> None:
+    A, B = (numbers(67, columns, "f4" if types[0] == "f" else "c8") for columns in (19, 3))
+    rcond, letter = np.float32(1e-5), "s" if types[0] == "f" else "c"
+    call = lambda: _umath_linalg.lstsq(A, B, rcond, signature=types)  # noqa: E731
+    for result, expected in zip(sent(solver, call, f"{letter}lstsq"), call(), strict=True):
+        assert result.dtype == expected.dtype and result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_least_squares_into_arrays_with_steps(solver: str) -> None:
+    A, B = numbers(67, 19), numbers(67, 3)
+    x, rest, rank, s = np.zeros((3, 38)), np.zeros(6), np.zeros((), "i4"), np.zeros(57)
+    out = (x[:, ::-2].T, rest[::2], rank, s[::3])
+    sent(solver, lambda: _umath_linalg.lstsq(A, B, 1e-9, out=out, signature="ddd->ddid"), "dlstsq")
+    for result, expected in zip(out, _umath_linalg.lstsq(A, B, 1e-9), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
+    assert not x[:, ::2].any() and not rest[1::2].any() and not s[1::3].any() and not s[2::3].any()
+
+
+def test_the_cpu_decides_about_a_rank_in_doubt(solver: str) -> None:
+    A, b = numbers(67, 19), numbers(67, 2)
+    equal, small = A.copy(), A * np.geomspace(1, 1e-9, 19)
+    equal[:, 7] = 3 * equal[:, 5]
+    for M, rcond in ((equal, None), (A, 0.5), (0 * A, None), (small, 1e-8), (equal, -1)):
+        expected = np.linalg.lstsq(M, b, rcond)
+        with accelerate(solver, margin=0) as on:
+            results = np.linalg.lstsq(M, b, rcond)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, wanted)
+        (row,) = on.report.rows
+        assert (row.routine, row.gone, row.refused) == ("dlstsq", 0, {"info or values are odd": 1})
+    results = sent(solver, lambda: np.linalg.lstsq(small, b, 1e-12), "dlstsq")
+    np.testing.assert_allclose(results[0], np.linalg.lstsq(small, b, 1e-12)[0], rtol=1e-5)
+
+
+def test_least_squares_of_other_shapes_take_the_hook_of_lapack(solver: str) -> None:
+    A, b = numbers(40, 67), numbers(67, 2)
+    for M, B, gone in ((A, b[:40], 0), (A[:, :40], b[:40], 1), (A.T[:, :39], b, 1)):
+        expected = np.linalg.lstsq(M, B)
+        with accelerate(solver, margin=0) as on:
+            results = np.linalg.lstsq(M, B)
+        agree(results[0], expected[0], "f8")
+        assert [(row.routine, row.gone) for row in on.report.rows] == [("dgelsd", gone)]
+
+
 @pytest.mark.parametrize("dtype", [*KINDS])
 def test_a_matrix_times_its_own_transpose(solver: str, dtype: str) -> None:
     letter = {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}[dtype]
@@ -128,6 +201,8 @@ PARTS: dict[str, Callable[[np.ndarray], Any]] = {
     "svd": lambda A: np.linalg.svd(A[:20, 3:33])[1],
     "svd of a tall part": lambda A: np.abs(np.linalg.svd(A[:33, 3:20], full_matrices=False)[2]),
     "svd without vectors": lambda A: np.linalg.svd(A[:33, 3:20], compute_uv=False),
+    "lstsq": lambda A: np.linalg.lstsq(A[3:45, 5:20], A[3:45, 7:9])[0],
+    "lstsq with each other row": lambda A: np.linalg.lstsq(A[::2, 5:15], A[::2, 3])[0],
     "part @ its transpose": lambda A: A[:, :7] @ A[:, :7].T,
     "transpose @ part": lambda A: A[4:40, 3:12].T @ A[4:40, 3:12],
 }
@@ -142,7 +217,19 @@ def test_parts_of_a_matrix_go_without_a_copy(solver: str, name: str) -> None:
     np.testing.assert_array_equal(A, before)
 
 
-@pytest.mark.parametrize("name", ["solve", "cholesky", "eigh", "svd"])
+def test_factors_take_the_place_of_a_part(solver: str) -> None:
+    A, B = numbers(48, 48), numbers(48, 48)
+    A[:] = B
+    tau = sent(solver, lambda: _umath_linalg.qr_r_raw(A[3:33:2, 5:14]), "dqr")
+    agree(tau, _umath_linalg.qr_r_raw(B[3:33:2, 5:14]), "f8")
+    agree(A, B, "f8")
+    Q = sent(solver, lambda: _umath_linalg.qr_reduced(A[3:33:2, 5:14], tau), "dqr_q")
+    agree(Q, _umath_linalg.qr_reduced(A[3:33:2, 5:14], tau), "f8")
+    Q = sent(solver, lambda: _umath_linalg.qr_complete(A[3:33:2, 5:14], tau), "dqr_q")
+    agree(Q, _umath_linalg.qr_complete(A[3:33:2, 5:14], tau), "f8")
+
+
+@pytest.mark.parametrize("name", ["solve", "cholesky", "eigh", "svd", "lstsq"])
 def test_numbers_between_the_rows_of_a_part_are_never_read(solver: str, name: str) -> None:
     A, wide = positive(48), np.full((96, 96), np.nan)
     wide[::2, :48] = A
@@ -164,6 +251,10 @@ OTHERS: dict[str, Callable[[np.ndarray], Any]] = {
     "Fortran order": lambda A: np.linalg.solve(np.asfortranarray(A), A[0]),
     "strides": lambda A: np.linalg.inv(np.repeat(A, 2, 1)[:, ::2]),
     "a stack": lambda A: np.linalg.cholesky(np.stack([A, 2 * A])),
+    "qr of a stack": lambda A: np.linalg.qr(np.stack([A, 2 * A]))[0],
+    "qr in Fortran order": lambda A: np.linalg.qr(np.asfortranarray(A))[0],
+    "lstsq of a stack": lambda A: _umath_linalg.lstsq(np.stack([A, 2 * A])[:, :, :9], A[:, :2], 1e-9)[0],
+    "lstsq in Fortran order": lambda A: np.linalg.lstsq(np.asfortranarray(A[:, :9]), A[:, :2])[0],
     "reversed rows": lambda A: np.linalg.inv(A[::-1]),
     "a reversed vector": lambda A: np.linalg.solve(A, A[0, ::-1]),
     "every vector the same": lambda A: np.linalg.solve(A, np.broadcast_to(A[0], (24, 24)).T),
@@ -177,7 +268,7 @@ def test_other_arrays_take_the_hooks_of_lapack_and_blas(solver: str, name: str) 
     expected = call(A)
     with accelerate(solver, margin=0) as on:
         agree(call(A), expected, "f8")
-    loops = ("dsolve", "dinv", "dcholesky", "deigh", "dgram")
+    loops = ("dsolve", "dinv", "dcholesky", "deigh", "dgram", "dqr", "dqr_q", "dlstsq")
     assert not {row.routine for row in on.report.rows} & {*loops} and on.report.gone > 0, on.report
 
 
@@ -208,13 +299,16 @@ def test_faults_are_raised_as_by_numpy(solver: str) -> None:
         lambda: np.linalg.inv(singular),
         lambda: np.linalg.cholesky(S),
         lambda: np.linalg.svd(odd),
+        lambda: np.linalg.lstsq(odd[:, :9], odd[:, 0]),
     ):
         with accelerate(solver, margin=0) as on, pytest.raises(np.linalg.LinAlgError):
             call()
         assert on.report.gone == 0
+    expected = np.linalg.qr(odd, "r")
     with accelerate(solver, margin=0):
         np.testing.assert_array_equal(np.linalg.inv(odd), np.linalg.inv(odd))
         np.testing.assert_array_equal(np.isnan(np.linalg.solve(odd, S[0])), True)
+        np.testing.assert_array_equal(np.linalg.qr(odd, "r"), expected)
     with accelerate(solver, margin=0) as on, np.errstate(all="raise"):
         np.linalg.cholesky(positive(20))
     assert on.report.gone == 2  # positive() has a product
@@ -229,6 +323,11 @@ def test_arrays_are_read_only_or_empty_or_wrong(solver: str) -> None:
     with accelerate(solver, margin=0):
         assert np.linalg.inv(np.empty((0, 0))).shape == (0, 0)
         assert np.linalg.solve(np.empty((0, 0)), np.empty((0, 3))).shape == (0, 3)
+        for shape in ((0, 3), (3, 0), (0, 0)):
+            assert np.linalg.qr(np.empty(shape))[0].shape == (shape[0], 0)
+            x, _, rank, s = np.linalg.lstsq(np.empty(shape), np.empty(shape[0]))
+            assert (x.shape, rank, s.size) == ((shape[1],), 0, 0)
+        assert np.linalg.lstsq(A[:, :4], np.empty((20, 0)))[0].shape == (4, 0)
         assert (np.empty((0, 4)) @ np.empty((0, 4)).T).shape == (0, 0)
         np.testing.assert_array_equal(np.empty((4, 0)) @ np.empty((4, 0)).T, np.zeros((4, 4)))
         with pytest.raises(np.linalg.LinAlgError):
@@ -242,6 +341,8 @@ PROGRAMS: dict[str, Callable[[np.ndarray], Any]] = {
     "eigh": lambda A: np.linalg.eigh(A)[0],
     "svd": lambda A: np.linalg.svd(A)[1],
     "gram": lambda A: A @ A.T,
+    "qr": lambda A: np.concatenate(np.linalg.qr(A)),
+    "lstsq": lambda A: np.linalg.lstsq(A[:, :9], A[:, 9:12])[0],
 }
 
 
@@ -264,7 +365,7 @@ def test_a_device_that_fails_at_any_call_changes_nothing(name: str) -> None:
 
 def loops_of(name: str) -> list[int]:
     """Return the addresses of a universal function's loops, which are a field of its struct."""
-    ufunc = getattr(_umath_linalg, name)
+    ufunc = getattr(_umath_linalg, name, None) or getattr(np, name)
     loops = ctypes.c_void_p.from_address(id(ufunc) + 16 + 4 * ctypes.sizeof(ctypes.c_int)).value
     assert loops is not None
     return [ctypes.c_size_t.from_address(loops + 8 * i).value for i in range(ufunc.ntypes)]
@@ -277,8 +378,9 @@ def test_numpys_loops_come_back_at_the_end() -> None:
         with accelerate("sim:0", margin=0):
             assert [loops_of(name) for name in NAMES] == during
         assert [loops_of(name) for name in NAMES] == during
-        for old, new in zip(before, during, strict=True):
-            assert not {*old} & {*new}
+        for name, old, new in zip(NAMES, before, during, strict=True):
+            changed = [a != b for a, b in zip(old, new, strict=True)]
+            assert sum(changed) == 4 if name == "matmul" else all(changed), name
     assert [loops_of(name) for name in NAMES] == before
     assert _core.accelerate_query() == (0, 0)
 
@@ -292,6 +394,7 @@ def test_a_forked_child_computes_on_the_cpu() -> None:
             warnings.simplefilter("ignore")  # Python warns about threads
             child = os.fork()
         if not child:
+            np.linalg.qr(np.linalg.lstsq(A[:, :9], A)[0])
             os._exit(0 if np.array_equal(np.linalg.inv(A), expected) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert on.report.calls == 0
