@@ -30,7 +30,8 @@ from offload_args.kernels import Linear1D, Linear2D
 
 # mypy: disable-error-code="misc, valid-type, no-untyped-def"
 
-OWN, NUMBA = "offload_args", "numba-cuda" if find_spec("numba_cuda") else "numba.cuda"
+OWN, FUSED = "offload_args", "offload_args, fma=True"
+NUMBA = "numba-cuda" if find_spec("numba_cuda") else "numba.cuda"
 MLIR, WARP = "numba-cuda-mlir", "Warp"
 OTHERS = (NUMBA, MLIR, WARP)
 LAUNCHES = 1000
@@ -39,13 +40,11 @@ SIDE, STEPS = 1024, 200  # the pixels along a side of the Mandelbrot set, and it
 Ways = dict[str, Callable[[], object]]
 
 
-@kernel(debug=False)
 def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(Linear1D())):
     for i in y.mine():
         y[i] += a * x[i]
 
 
-@kernel(debug=False)
 def mandelbrot(steps: Out[np.int32].by(Linear2D()), most: np.int32):
     for i, j in steps.mine():
         cx = -2 + np.float32(j) * np.float32(2.5 / SIDE)
@@ -54,6 +53,9 @@ def mandelbrot(steps: Out[np.int32].by(Linear2D()), most: np.int32):
         while n < most and x * x + y * y <= 4:
             x, y, n = x * x - y * y + cx, 2 * x * y + cy, n + 1
         steps[i, j] = n
+
+
+KERNELS = {way: [kernel(each, debug=False, fma=way == FUSED) for each in (axpy, mandelbrot)] for way in (OWN, FUSED)}
 
 
 def expected_steps() -> np.ndarray:
@@ -165,7 +167,8 @@ def compiled(way: str, device: str) -> None:
     """Print the seconds of a kernel's first launch, after the first launch of another kernel."""
     x, y = np.ones(BLOCK, np.float32), np.ones(BLOCK, np.float32)
     steps = np.zeros((32, 32), np.int32)
-    if way == OWN:
+    if way in KERNELS:
+        axpy, mandelbrot = KERNELS[way]
         with offload_args(In(x), y, steps, device=device) as (dx, dy, dsteps):
             mandelbrot(dsteps, 1)  # this launch imports numba, and makes its contexts
             Device(device).synchronize()
@@ -208,7 +211,9 @@ def main() -> None:
     parser.add_argument("--device", default=str(Device.default()))
     parser.add_argument("--size", type=int, default=1 << 24)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--compile", choices=(OWN, *OTHERS), help="print the seconds of a first launch, and no more")
+    parser.add_argument(
+        "--compile", choices=(*KERNELS, *OTHERS), help="print the seconds of a first launch, and no more"
+    )
     options = parser.parse_args()
     if options.compile:
         compiled(options.compile, options.device)
@@ -238,14 +243,16 @@ def main() -> None:
         print(f"| {way} | {seconds:.2f} | {launch * 1e6:.2f} | {long * 1e6:.1f} | {pictures * 1e6:.1f} |", flush=True)
 
     with offload_args(In(x), y, small, InOut(steps), device=device) as (dx, dy, dsmall, dsteps):
-        on_small, on_all, on_set = axpy[1, BLOCK], axpy[-(-n // BLOCK), BLOCK], mandelbrot[tiles, (32, 8)]
-        ways: Ways = {
-            "small": lambda: on_small(2.0, dsmall_in, dsmall),
-            "axpy": lambda: on_all(2.0, dx, dy),
-            "set": lambda: on_set(dsteps, STEPS),
-        }
         with offload_args(In(np.ones(BLOCK, np.float32)), device=device) as (dsmall_in,):
-            row(OWN, device.synchronize, ways, lambda: (dy.to_host(), dsteps.to_host()))
+            for way, (add, escape) in KERNELS.items():
+                dy.fill(1)
+                on_small, on_all, on_set = add[1, BLOCK], add[-(-n // BLOCK), BLOCK], escape[tiles, (32, 8)]
+                ways: Ways = {
+                    "small": partial(on_small, 2.0, dsmall_in, dsmall),
+                    "axpy": partial(on_all, 2.0, dx, dy),
+                    "set": partial(on_set, dsteps, STEPS),
+                }
+                row(way, device.synchronize, ways, lambda: (dy.to_host(), dsteps.to_host()))
     for way in OTHERS:
         try:
             other = other_of(way, options.device)

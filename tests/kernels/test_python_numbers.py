@@ -5,6 +5,9 @@
 import enum
 import math
 import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from helpers.devices import here as devices_here
 from helpers.devices import open_or_skip
 from helpers.written import function_of
-from offload_args import Device, In, Out, errors, kernel, offload
+from offload_args import Device, In, InOut, Out, errors, kernel, offload
 from offload_args.kernels import Linear1D, Linear2D
 from offload_args.kernels.compilers import Target
 
@@ -638,3 +641,35 @@ def test_a_member_of_an_int_enum_is_the_integer_that_numpy_takes_it_for(device: 
     offload(of_members, x, a, b, device=device)
     assert a.tolist() == [number * Mode.LOW + np.float32(Mode.LOW) + Mode.HIGH / 4 for number in x]
     assert b.tolist() == [12, 12, 12, 33, 43]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kernel_with_fma_rounds_a_product_and_a_sum_once(dtype: Any, device: str) -> None:
+    def add(a: np.float64, x: In[np.float64], y: InOut[np.float64].by(Linear1D())):
+        for i in y.mine():
+            y[i] = a * x[i] - y[i]
+
+    add.__annotations__ = {"a": dtype, "x": In[dtype], "y": InOut[dtype].by(Linear1D())}
+    a, x = dtype(0.3), np.random.default_rng(3).standard_normal(500).astype(dtype)
+    before = (a * x).astype(dtype)  # so that the difference is the rounding of the product
+    once = np.array([dtype(Fraction(float(a)) * Fraction(float(b)) - Fraction(float(c)))
+                     for b, c in zip(x, before, strict=True)])  # fmt: skip
+    assert np.count_nonzero(once) > 400
+    has_instruction = device.startswith(("cuda", "hip")) or "fma" in Path("/proc/cpuinfo").read_text()
+    for fma, expected in (True, once if has_instruction else np.zeros_like(x)), (False, np.zeros_like(x)):
+        y = before.copy()
+        offload(kernel(add, fma=fma), a, x, y, device=device)
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_elementary_functions_have_the_same_bits_with_fma(device: str) -> None:
+    def compute(x: In[np.float64], y: Out[np.float64].by(Linear1D())):
+        for i in y.mine():
+            y[i] = np.exp(x[i])
+
+    x = np.linspace(-30, 30, 1001)
+    results = []
+    for fma in False, True:
+        results.append(np.zeros_like(x))
+        offload(kernel(compute, fma=fma), x, results[-1], device=device)
+    np.testing.assert_array_equal(*results)

@@ -74,6 +74,23 @@ def test_ptx_is_such_as_older_drivers_take_and_forms_no_fma(target: Target, tmp_
             subprocess.run(["ptxas", f"-arch={target.processor}", path, "-o", tmp_path / "kernel.cubin"], check=True)
 
 
+@pytest.mark.parametrize("fma", [False, True])
+def test_a_product_and_a_sum_are_one_operation_if_the_kernel_permits_it(fma: bool) -> None:
+    @kernel.function
+    def scaled(a, x):
+        return a * x
+
+    @kernel(debug=False, fma=fma)
+    def add(a: np.float64, x: In[np.float64], y: InOut[np.float64].by(Linear1D())):
+        for i in y.mine():
+            y[i] += scaled(a, x[i])
+
+    text = add._source.compiled(TARGETS[0]).data.decode()
+    operations = re.findall(r"\b(fma|mul|add)\.rn\.f64", text)
+    assert operations == (["fma"] if fma else ["mul", "add"]) and "f64.contract" not in text
+    assert add._source.compiled(Target("hip", "gfx90a")).format == "HSACO"
+
+
 def test_ptx_keeps_the_signs_of_integers_that_wrap_and_of_zeros() -> None:
     @kernel(debug=False)
     def signs(

@@ -250,7 +250,7 @@ class PythonKernel(Kernel):
 
 
 def _kernel(
-    function: Callable[..., Any] | None = None, /, *, debug: bool | None = None
+    function: Callable[..., Any] | None = None, /, *, debug: bool | None = None, fma: bool = False
 ) -> PythonKernel | Callable[[Callable[..., Any]], PythonKernel]:
     """Make a kernel of a typed function: it is compiled at its first launch on each kind of device.
 
@@ -261,6 +261,8 @@ def _kernel(
     debug: whether each access to an In, and each assert, is checked; launches then wait, and raise ExtentError or
     AssertionError. With None, they are checked on host and sim; with True, on GPUs, too; with False, nowhere, for full
     speed.
+    fma: whether a product and a sum may become one operation, a fused multiply-add, which rounds once. This is faster,
+    but devices may then compute different last bits.
 
         @kernel(debug=True)
         def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(kernels.Linear1D())):
@@ -278,9 +280,11 @@ def _kernel(
     from .source import read_kernel
 
     names = dict(sys._getframe(1).f_locals)
-    if function is None:
-        return lambda decorated: PythonKernel._of(read_kernel(decorated, names), debug)
-    return PythonKernel._of(read_kernel(function, names), debug)
+
+    def read(function: Callable[..., Any]) -> PythonKernel:
+        return PythonKernel._of(replace(read_kernel(function, names), fma=bool(fma)), debug)
+
+    return read if function is None else read(function)
 
 
 def _function(function: Callable[..., Any], /) -> Function:
@@ -296,7 +300,9 @@ if TYPE_CHECKING:
         @overload
         def __call__(self, function: Callable[..., Any], /) -> PythonKernel: ...
         @overload
-        def __call__(self, /, *, debug: bool | None = None) -> Callable[[Callable[..., Any]], PythonKernel]: ...
+        def __call__(
+            self, /, *, debug: bool | None = None, fma: bool = False
+        ) -> Callable[[Callable[..., Any]], PythonKernel]: ...
         def function(self, function: Callable[..., Any], /) -> Function: ...
 
     kernel: _Decorator

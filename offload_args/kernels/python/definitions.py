@@ -97,6 +97,7 @@ class Written:
     shared_bytes: int = 0  #: the bytes that the kernel itself declares
     has_barriers: bool = False
     by_phases: bool = True  #: whether a CPU may run the kernel in phases, as phases.py does
+    fma: bool = False  #: whether a product and a sum may become one operation, which rounds once
     takes_here: bool = False  #: whether a function gets its thread, for asserts
     constants: dict[str, Any] = field(default_factory=dict)  #: values to which the tree refers
     functions: dict[str, Function] = field(default_factory=dict)  #: functions to which the tree refers
@@ -107,4 +108,4 @@ class Written:
         values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
         called = [f"{name}={function.written.identity()}" for name, function in sorted(self.functions.items())]
         shared = [f"{array.name}: {array.dtype} {array.shape} {array.offset}" for array in self.shared.values()]
-        return "\n".join([ast.dump(self.tree), str(self.by_phases), *values, *called, *shared])
+        return "\n".join([ast.dump(self.tree), str(self.by_phases), str(self.fma), *values, *called, *shared])

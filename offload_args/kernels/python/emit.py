@@ -30,6 +30,7 @@ from ..compilers import Target
 from . import functions, rules, value_types
 from .definitions import Function, Written
 from .linker import link
+from .number_rules import CONTRACTED
 from .phases import divided
 from .thread_loops import LOOPS, inferred, places_for, slots_of
 from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, all_of, less, number, smaller
@@ -119,18 +120,19 @@ def _flags() -> Any:
 
 def _python(written: Written, inlined: dict[int, Any]) -> Any:
     """Return the function of a rewritten tree."""
-    names: dict[str, Any] = {**rules.RULES, **LOOPS, **written.constants}
+    names: dict[str, Any] = {**rules.RULES, **LOOPS, **(CONTRACTED if written.fma else {}), **written.constants}
     for name, function in written.functions.items():
-        names[name] = _inlined(function, inlined)
+        names[name] = _inlined(function, inlined, written.fma)
     code = compile(ast.Module([written.tree], []), written.file, "exec")
     exec(code, names)
     return names[written.tree.name]
 
 
-def _inlined(function: Function, inlined: dict[int, Any]) -> Any:
+def _inlined(function: Function, inlined: dict[int, Any], fma: bool) -> Any:
     """Return a function of kernels that numba writes into the code of its callers."""
     if id(function) not in inlined:
-        inlined[id(function)] = numba.njit(_python(function.written, inlined), inline="always", error_model="numpy")
+        python = _python(replace(function.written, fma=fma), inlined)
+        inlined[id(function)] = numba.njit(python, inline="always", error_model="numpy")
     return inlined[id(function)]
 
 

@@ -109,7 +109,9 @@ def oa__like(typing: Any, value: Any, other: Any, whole: Any) -> Any:
     return signed, lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], kind)
 
 
-def _combine(operation: Any) -> Any:
+def _combine(operation: Any, contracted: bool = False) -> Any:
+    """Return the rule of an operation. `contracted`: whether a product and a sum may become one operation."""
+
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         natives, kind = both(a, b, weak)
         if natives is None and isinstance(weak, types.IntegerLiteral) and operation in _COMPARISONS:  # of tuples
@@ -140,6 +142,8 @@ def _combine(operation: Any) -> Any:
             if operation in _SHIFTS:
                 return shifted(context, builder, operation, chosen, *values)
             value = context.get_function(operation, chosen)(builder, values)
+            if contracted and getattr(value, "opname", "") in _CONTRACTED:
+                value.flags.append("contract")
             if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
                 by_minus_one = builder.icmp_signed("==", values[1], ir.Constant(values[1].type, -1))
                 value = builder.select(by_minus_one, builder.neg(values[0]), value)  # also for the least integer
@@ -213,10 +217,15 @@ def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any,
 
 _SHIFTS: Final = (operator.lshift, operator.rshift)
 _WRAPPING: Final = (operator.add, operator.sub, operator.mul)
+_CONTRACTED: Final = ("fadd", "fsub", "fmul")
 _COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
     _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
 )
+CONTRACTED: Final = {  #: rules in place of others, for kernels with fma=True
+    f"oa__binary_{operation.__name__}": _combine(operation, True)
+    for operation in (operator.add, operator.sub, operator.mul)
+}
 oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(_combine, _COMPARISONS)
 oa__binary_lshift, oa__binary_rshift = map(_combine, _SHIFTS)
 oa__binary_and, oa__binary_or, oa__binary_xor = map(_combine, (operator.and_, operator.or_, operator.xor))
