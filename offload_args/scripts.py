@@ -237,7 +237,7 @@ class Report:
         )
         self.device = device  #: the device's name; "" while no device is open
         self.note = note  #: the reason why no call goes, such as a missing GPU, or ""
-        self.failure = failure  #: the failure of the device, or ""
+        self.failure = failure  #: the failure of the device, or of its latest call that failed, or ""
         self.lapack = lapack  #: the reason why no call of LAPACK goes, or ""
 
     @property
@@ -475,7 +475,10 @@ class Accelerated:
                 Row(routine, place, m, n, k, calls, gone, reasons, up, down, spared, host, device, predicted - device,
                     missed)
             )  # fmt: skip
-        return Report(rows, small - self._small_before, self._device, self._note, self._failure, self._lapack)
+        failure = self._failure
+        if not failure and any("device failed" in row.refused for row in rows):
+            failure = f"a call on the device failed: {_core.accelerate_failure()}"
+        return Report(rows, small - self._small_before, self._device, self._note, failure, self._lapack)
 
     @property
     def report(self) -> Report:

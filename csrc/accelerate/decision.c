@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fenv.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -30,6 +31,7 @@ static int64_t room;          /* bytes that may stay on the device; 0: any numbe
 static double saved;          /* seconds that the device would have saved in the calls so far */
 static int failures;          /* consecutive failures */
 static int64_t again_at;      /* ns: no call goes before that time */
+static char failure[512];     /* the text of the latest failure of a call on the device */
 static atomic_bool has_steps; /* see oa_program_has_steps */
 static atomic_bool on;
 static atomic_int busy; /* number of threads in calls that are not small */
@@ -333,6 +335,8 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   const int64_t begun = now_ns();
   const int status = go_as(how, &lent, &known, operands, count, target);
   const double seconds = (double)(now_ns() - begun) * 1e-9;
+  char text[sizeof failure] = ""; /* the end of the call may set another text */
+  if (status > 0) snprintf(text, sizeof text, "%s", oa_last_error());
   oa_known_lock();
   oa_known_end(&known, !status);
   if (!atomic_load(&on)) oa_known_clear();
@@ -344,9 +348,11 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
     failures = 0;
     oa_model_learn(call, true, seconds);
     oa_record_end(call, true, seconds);
-  } else if (status == OA_ERROR_VERSION) {
+  }
+  if (status > 0) memcpy(failure, text, sizeof failure);
+  if (status == OA_ERROR_VERSION) {
     is_lacking[call->routine->number] = true;
-  } else if (status != OA_ERROR_PRESENT && status != OA_ERROR_DIRECTION &&
+  } else if (status && status != OA_ERROR_PRESENT && status != OA_ERROR_DIRECTION &&
              status != OA_CALL_ODD) { /* the program lends the array, or the call is odd: the device did not fail */
     const int shift = failures < 10 ? failures++ : failures;
     again_at = now_ns() + ((int64_t)50000000 << shift);
@@ -460,6 +466,7 @@ int oa_accelerate_start(const oa_accelerate_options *caller_options) {
   oa_record_watch_forks();
   oa_record_lock();
   if (!atomic_load(&on)) {
+    failure[0] = 0;
     oa_accelerate_rates rates;
     oa_model_nominal(&rates);
     oa_model_set(&rates);
@@ -546,6 +553,17 @@ int oa_accelerate_use_lapack(int number) {
 int oa_accelerate_nominal(oa_accelerate_rates *rates) {
   if (!rates) return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_nominal: rates must not be NULL");
   oa_model_nominal(rates);
+  return OA_OK;
+}
+
+int oa_accelerate_read_failure(char *text, size_t capacity) {
+  if (!text || !capacity)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_read_failure: text must not be NULL, and capacity at least 1");
+  *text = 0;
+  if (oa_record_is_child()) return OA_OK;
+  oa_record_lock();
+  snprintf(text, capacity, "%s", failure);
+  oa_record_unlock();
   return OA_OK;
 }
 

@@ -57,18 +57,22 @@ static void report_row(const oa_accelerate_row *row) {
 static void report(void) {
   enum { ROWS = 256 };
   static oa_accelerate_row rows[ROWS];
-  int64_t small, calls = 0, gone = 0;
+  int64_t small, calls = 0, gone = 0, failed = 0;
   int count;
   if (oa_accelerate_read(rows, ROWS, &count, &small) || (!count && !small)) return;
   if (count > ROWS) count = ROWS;
   for (int i = 0; i < count; i++) {
     calls += rows[i].calls;
     gone += rows[i].gone;
+    failed += rows[i].refused[OA_REFUSED_FAILED];
   }
   fprintf(stderr, "-- offload_args: %lld %s of BLAS and LAPACK, %lld went; %lld small ones did not count\n",
           (long long)calls, plural(calls), (long long)gone, (long long)small);
   for (int i = 0; i < count; i++) report_row(&rows[i]);
   if (failure[0]) fprintf(stderr, "%s\n", failure);
+  char text[sizeof failure];
+  if (failed && !oa_accelerate_read_failure(text, sizeof text))
+    fprintf(stderr, "a call on the device failed: %s\n", text);
 }
 
 /* Runs before the exit handlers of a driver, if it is registered after the driver was opened. If a device is being

@@ -296,6 +296,14 @@ static void accelerate_read(void) {
   CHECK_OK(oa_accelerate_read(NULL, 0, &count, &small));
 }
 
+static void accelerate_read_failure(void) {
+  char text[4] = "abc";
+  REFUSES(OA_ERROR_ARGUMENT, oa_accelerate_read_failure(NULL, sizeof text));
+  REFUSES(OA_ERROR_ARGUMENT, oa_accelerate_read_failure(text, 0));
+  CHECK_OK(oa_accelerate_read_failure(text, 1));
+  CHECK(!text[0] && text[1] == 'b');
+}
+
 static void accelerate_plan(void) {
   const oa_accelerate_row rows[] = {{.routine = "dgemm", .m = 1, .n = 1, .k = 1, .decision = OA_DECIDED_GOES},
                                     {.routine = "of another version"}};
@@ -362,6 +370,7 @@ static const struct wrong_test tests[] = {
     {"oa_accelerate_nominal", accelerate_nominal},
     {"oa_accelerate_query", accelerate_query},
     {"oa_accelerate_read", accelerate_read},
+    {"oa_accelerate_read_failure", accelerate_read_failure},
     {"oa_accelerate_wait", accelerate_wait},
     {"oa_accelerate_stop", accelerate_others},
     {"oa_accelerate_rescan", accelerate_others},

@@ -292,6 +292,14 @@ static PyObject *accelerate_families(PyObject *Py_UNUSED(module), PyObject *Py_U
 }
 
 /* () -> the texts of all reasons for a refusal, in the order of the counts of accelerate_read */
+/* () -> the text of the latest failure of a call on the device, or "" */
+static PyObject *accelerate_failure(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  char text[512];
+  const int status = oa_accelerate_read_failure(text, sizeof text);
+  if (status != OA_OK) return fail(status);
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 static PyObject *accelerate_reasons(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   return list_of_texts(oa_accelerate_reason_text);
 }
@@ -311,6 +319,7 @@ static PyMethodDef accelerate_functions[] = {
     {"accelerate_plan", accelerate_plan, METH_O, NULL},
     {"accelerate_families", accelerate_families, METH_NOARGS, NULL},
     {"accelerate_reasons", accelerate_reasons, METH_NOARGS, NULL},
+    {"accelerate_failure", accelerate_failure, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -136,12 +136,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def output_of(folder: Path, name: str, setting: str = "") -> tuple[list[str], str]:
-    """Return the lines that a program prints, and the text on stderr."""
+def output_of(folder: Path, name: str, setting: str = "", path: str = "") -> tuple[list[str], str]:
+    """Return the lines that a program prints, and the text on stderr. `path`: of the device's BLAS."""
     library = {"cuda": "cublas", "hip": "rocblas"}.get(setting.partition(":")[0], "cblas")
     environment = os.environ | {"LD_PRELOAD": str(get_library()), "OFFLOAD_ARGS_ACCELERATE": setting}
     if ":77" not in setting:  # Python searches more places
-        environment[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
+        environment[f"OFFLOAD_ARGS_{library.upper()}"] = path or libraries.load(library).path
     ran = subprocess.run(
         [folder / name, folder / "work.so"], env=environment, capture_output=True, text=True, timeout=300
     )
@@ -166,6 +166,15 @@ def test_a_preloaded_program_runs_as_it_is_without_its_device(programs: Path) ->
     assert gone == plain
     assert "3 calls of BLAS and LAPACK, 0 went" in said
     assert "3 device not open" in said
+
+
+def test_the_report_says_why_calls_failed(programs: Path) -> None:
+    plain, _ = output_of(programs, "linked")
+    gone, said = output_of(programs, "linked", "host,margin=0,report", "here/libblas.so")
+    assert gone == plain
+    assert "3 calls, 0 went" in said and "device failed" in said
+    reason = 'cblas: OFFLOAD_ARGS_CBLAS needs an absolute path, got "here/libblas.so"'
+    assert f"a call on the device failed: {reason}" in said
 
 
 def test_the_report_has_a_singular(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -371,6 +371,34 @@ def test_a_device_that_fails_at_any_call_changes_nothing(beta: float) -> None:
     assert failed > 0 and on.report.gone > 0
 
 
+def test_the_report_says_why_a_call_on_a_device_failed() -> None:
+    A, sim = numbers((30, 30), "f8"), testing.sim_device(4096, index=1)
+    with accelerate(sim, margin=0) as on:
+        A @ (A + 1)
+        assert on.report.gone == 0 and on.report.failure.startswith("a call on the device failed: ")
+        assert "4" in on.report.failure and "sim:1" in on.report.failure and on.report.failure in str(on.report)
+    testing.sim_device(index=1)
+    with accelerate(sim, margin=0) as on:
+        A @ (A + 1)
+    assert on.report.gone == 1 and on.report.failure == ""
+
+
+def test_the_report_names_a_library_that_can_not_be_loaded() -> None:
+    program = """
+import numpy as np
+from offload_args import accelerate
+A = np.ones((200, 200))
+with accelerate("host", margin=0) as on:
+    A @ (A + 1)
+print(on.report.failure)
+"""
+    environment = {**os.environ, "OFFLOAD_ARGS_CBLAS": "here/libblas.so"}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    assert result.stdout.startswith("a call on the device failed: cblas: not loaded"), result.stdout
+    assert "OFFLOAD_ARGS_CBLAS=here/libblas.so: not an absolute path" in result.stdout
+
+
 def test_a_product_is_added_once_if_memory_can_not_be_freed() -> None:
     """The result is in the array already, so the library must not make the call again."""
     a, b, c = (np.asfortranarray(numbers(s, "f8", i)) for i, s in enumerate([(370, 20), (20, 370), (370, 370)]))

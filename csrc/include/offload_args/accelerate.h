@@ -131,6 +131,8 @@ int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_
  * Calls of that routine and site whose sizes have the same powers of two follow the decision, if the options require
  * it. */
 int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
+/* Copies the text of the latest failure of a call on the device, cut to capacity - 1 characters; "": no call failed. */
+int oa_accelerate_read_failure(char *text, size_t capacity);
 /* Empties the rows. */
 int oa_accelerate_clear(void);
 /* Returns the name of family `number`, such as "gemm"; NULL beyond the last number. */
