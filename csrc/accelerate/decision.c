@@ -241,6 +241,8 @@ static bool decide(oa_program_call *call, oa_known *known, int others) {
   }
   call->reason = OA_REFUSED_BACKOFF;
   if (margin > 0 && now_ns() < again_at) return false;
+  call->reason = OA_REFUSED_ODD_BEFORE;
+  if (margin > 0 && oa_model_is_odd(call)) return false;
   oa_known_chain(known, room);
   return true;
 }
@@ -344,6 +346,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   for (int i = 0; i < count && status == OA_ERROR_TORN; i++)
     if (operands[i].direction == OA_INOUT) spoil(&operands[i], itemsize_of(call, &operands[i]));
   oa_record_lock();
+  if (!status || status == OA_CALL_ODD) oa_model_note_odd(call, status == OA_CALL_ODD);
   if (!status) {
     failures = 0;
     oa_model_learn(call, true, seconds);
@@ -588,6 +591,7 @@ const char *oa_accelerate_reason_text(int reason) {
       [OA_REFUSED_VARIANT] = "variant stays on the CPU",
       [OA_REFUSED_ODD] = "info or values are odd",
       [OA_REFUSED_LENT] = "lent by the program",
+      [OA_REFUSED_ODD_BEFORE] = "odd before",
   };
   return reason < 0 || reason >= OA_REFUSED_COUNT ? NULL : texts[reason];
 }

@@ -5,12 +5,17 @@
 #include <sched.h>
 
 enum { ROUTINES = 256, CLASSES = 64 };
+/* After MOST_ODD consecutive odd calls, the device does not get the next FEWEST_REFUSALS calls, and after each further
+ * one, twice as many as before, up to a number. */
+enum { MOST_ODD = 3, FEWEST_REFUSALS = 8, DOUBLINGS = 7 };
 
 /* Times of calls of one routine whose numbers of operations round down to the same power of two. */
 typedef struct cell {
   double host;   /* seconds per operation, measured */
   double device; /* measured seconds divided by predicted seconds */
   int host_calls, device_calls;
+  int16_t odd,
+      refusals; /* consecutive odd calls on the device, and how many calls the device does not get after them */
 } cell;
 
 /* Calls whose operands were already on the device have separate cells. */
@@ -35,12 +40,17 @@ void oa_model_nominal(oa_accelerate_rates *rates) {
                                  .host_memory = 2e10 + 5e9 * cores};
 }
 
+static void clear(cell *of) {
+  of->device_calls = 0;
+  of->odd = of->refusals = 0;
+}
+
 void oa_model_set(const oa_accelerate_rates *rates) {
   const oa_accelerate_rates before = now;
   now = *rates;
   for (int i = 0; i < 4; i++) /* the host keeps the faster of the two rates */
     if (before.host[i] > now.host[i]) now.host[i] = before.host[i];
-  for (int i = 0; i < ROUTINES * CLASSES * 2; i++) cells[i / 2 / CLASSES][i / 2 % CLASSES][i % 2].device_calls = 0;
+  for (int i = 0; i < ROUTINES * CLASSES * 2; i++) clear(&cells[i / 2 / CLASSES][i / 2 % CLASSES][i % 2]);
 }
 
 static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
@@ -80,6 +90,17 @@ bool oa_model_is_short(oa_program_call *call, double margin) {
   call->predicted_host = cells->host * call->operations;
   call->predicted_device = least;
   return call->predicted_host < margin * least;
+}
+
+bool oa_model_is_odd(const oa_program_call *call) {
+  cell *cells = cells_of(call);
+  return cells->refusals > 0 && cells->refusals--;
+}
+
+void oa_model_note_odd(const oa_program_call *call, bool is_odd) {
+  cell *cells = cells_of(call);
+  cells->odd = (int16_t)(is_odd ? cells->odd + (cells->odd < MOST_ODD + DOUBLINGS) : 0);
+  cells->refusals = (int16_t)(cells->odd < MOST_ODD ? 0 : FEWEST_REFUSALS << (cells->odd - MOST_ODD));
 }
 
 double oa_model_up(void) { return now.up; }

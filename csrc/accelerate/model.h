@@ -19,6 +19,11 @@ bool oa_model_needs_host(const oa_program_call *call);
 /* Returns whether no device can be faster by the factor `margin`, wherever the operands are: the CPU's measured time is
  * shorter than a call without copies. If that time is known, fills in the predicted times. */
 bool oa_model_is_short(oa_program_call *call, double margin);
+/* Returns whether earlier calls of the same routine and of similar work were odd on the device (OA_CALL_ODD), so that
+ * the device does not get this call. Counts the call. */
+bool oa_model_is_odd(const oa_program_call *call);
+/* Notes a call that the device made, or that was odd there. */
+void oa_model_note_odd(const oa_program_call *call, bool is_odd);
 /* Returns how many bytes go up per second. */
 double oa_model_up(void);
 /* Corrects the rates by the measured time of a call that the CPU or the device made. */

@@ -268,7 +268,8 @@ void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
   row->host_seconds += seconds;
   /* The time that is predicted for a short call is less than the device would take. */
   const bool was_predicted = !call->is_short && call->reason != OA_REFUSED_INVALID &&
-                             call->reason != OA_REFUSED_OVERLAP && call->reason != OA_REFUSED_LENT && !call->is_odd;
+                             call->reason != OA_REFUSED_OVERLAP && call->reason != OA_REFUSED_LENT &&
+                             call->reason != OA_REFUSED_ODD_BEFORE && !call->is_odd;
   if (was_predicted && seconds > call->predicted_device) row->predicted_savings += seconds - call->predicted_device;
 }
 

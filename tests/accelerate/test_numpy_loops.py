@@ -290,6 +290,33 @@ def test_a_factorisation_that_breaks_off_predicts_nothing() -> None:
     assert missed[0] > 0 and missed[1] == 0, missed
 
 
+def test_a_matrix_that_is_badly_scaled_is_tried_less_and_less() -> None:
+    bad, good = np.diag(np.geomspace(1, 1e-12, 200)) + 1e-14 * numbers(200, 200), positive(200)
+    expected, other, odd = np.linalg.solve(bad, bad[0]), np.linalg.solve(good, good[0]), "info or values are odd"
+    with accelerate("sim:0", margin=1e-9, lines=False) as on:
+        _core.accelerate_use_lapack(Device("sim:0").number)
+        tries: list[int] = []
+        while not tries or not tries[-1] or len(tries) < 100:
+            tries = [count for count in tries if count]  # the CPU makes the first two calls of a kind
+            before = on.report.missed
+            np.testing.assert_array_equal(np.linalg.solve(bad, bad[0]), expected)
+            tries.append(on.report.rows[0].refused.get(odd, 0))
+            assert on.report.missed == before or not tries[-1]
+        assert [tries.index(count) for count in (1, 2, 3, 4, 5, 6)] == [0, 1, 2, 11, 28, 61], tries
+        assert on.report.rows[0].refused["odd before"] == 94 and on.report.gone == 0
+        while not on.report.gone:
+            agree(np.linalg.solve(good, good[0]), other, "f8")
+        gone = on.report.gone
+        for _ in range(3):
+            np.testing.assert_array_equal(np.linalg.solve(bad, bad[0]), expected)
+            agree(np.linalg.solve(good, good[0]), other, "f8")
+        assert on.report.gone == gone + 3
+    with accelerate("sim:0", margin=0) as on:
+        for _ in range(9):
+            np.linalg.solve(bad, bad[0])
+    assert on.report.rows[0].refused == {odd: 9}
+
+
 def test_faults_are_raised_as_by_numpy(solver: str) -> None:
     singular, odd, S = np.ones((20, 20)), positive(20), positive(20)
     odd[1, 2] = np.nan

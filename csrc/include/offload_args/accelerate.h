@@ -60,6 +60,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_VARIANT, /* the device's library lacks exactly this variant of the routine */
   OA_REFUSED_ODD,     /* LAPACK: info is not 0, a number is not finite, or a pivot is tiny: the CPU's library decides */
   OA_REFUSED_LENT,    /* a region of the program lends an array that the call writes */
+  OA_REFUSED_ODD_BEFORE, /* several similar calls before were OA_REFUSED_ODD */
   OA_REFUSED_COUNT
 };
 
