@@ -19,7 +19,7 @@ from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
-INSTANCES = 4  # the instances of a test in the default run
+INSTANCES = 3  # the instances of a test in the default run
 SAMPLED = 2  # the instances of a test on each device with --sample
 RUNS = {"not slow and not exhaustive": "default", "slow": "slow"}  # {-m: the run that takes these instances}
 # The files of few long tests begin first, and then the files of most tests: so all processes end at about one time.
