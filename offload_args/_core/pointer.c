@@ -231,7 +231,7 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
 /* (pointers, dtype, shape, strides) -> DevicePtr to new memory in the youngest region of the pointers, which are in a
  * tuple. The memory ends with the last pointer to it. */
 static PyObject *do_scratch(PyObject *arguments) {
-  enum { MOST = 8 };
+  enum { MOST = 128 };
   PyObject *pointers, *shape, *strides;
   const oa_any *operands[MOST];
   int64_t dims[128];
@@ -240,7 +240,11 @@ static PyObject *do_scratch(PyObject *arguments) {
                         &strides, &of_graph))
     return NULL;
   const int count = (int)PyTuple_Size(pointers), ndim = (int)PyTuple_Size(shape);
-  if (count < 1 || count > MOST || ndim > 64 || PyTuple_Size(strides) != ndim) {
+  if (count < 1 || count > MOST) {
+    PyErr_SetString(python.argument_error, "DevicePtr: scratch needs 1 to 128 pointers");
+    return NULL;
+  }
+  if (ndim > 64 || PyTuple_Size(strides) != ndim) {
     PyErr_SetString(python.argument_error, "DevicePtr: scratch has at most 64 dimensions, with a stride each");
     return NULL;
   }

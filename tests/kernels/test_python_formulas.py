@@ -2,6 +2,8 @@
 
 # mypy: ignore-errors
 
+import ast
+import itertools
 import re
 
 import numpy as np
@@ -305,3 +307,65 @@ def test_integers_in_arrays_are_the_newest(running_device: str) -> None:
         dnumber.fill(7)
         launch(shift, dx, dy, number)
     assert y.tolist() == [7, 7]
+
+
+def test_own_names_in_formulas_are_refused() -> None:
+    for make in (
+        lambda: reduce("sum", "x * oa__own_k", x=np.float64),
+        lambda: reduce("sum", "oa__own_k", oa__own_k=np.float64),
+        lambda: elementwise("oa__k = x; y = oa__k", x=In[np.float64], y=Out[np.float64]),
+    ):
+        with pytest.raises(
+            errors.KernelError, match=r"the name oa__\w*k: names that begin with oa__ are the package's"
+        ):
+            make()
+
+
+def names_in_templates() -> set[str]:
+    """Return the names in the kernels of reductions, as the texts of these kernels have them."""
+    names = {"min", "np", "pi", "elementwise"}
+    for operation, axis in itertools.product(("sum", "max", "argmin"), (None, 0, 1)):
+        reduction = reduce(operation, axis=axis, x=np.float64)
+        for is_first, is_last in itertools.product((False, True), (False, True)):
+            tree, values, annotations = reduction._template(is_first, is_last)
+            in_tree = {getattr(node, "id", getattr(node, "arg", "")) for node in ast.walk(tree)} - {""}
+            assert all(name.startswith("oa__own_") for name in {*in_tree, *values, *annotations} - {"x"})
+            names |= {tree.name, *(name.removeprefix("oa__own_") for name in in_tree)}
+    return names - {"x"}
+
+
+@pytest.mark.parametrize("axis", [None, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_formula_may_have_some_names_of_the_loops_around_it(axis) -> None:
+    place = {"reduce": reduce, "float64": np.float64, "a": 2.0, "k": 3.0, "step": 5.0, "min": 7.0}
+    total = eval(f"reduce('sum', '(i - a * k) * step + run * min', axis={axis}, i=float64, run=float64)", place)
+    x = np.arange(1.0, 201.0).reshape(20, 10)
+    expected = ((x - 6) * 5 + 2 * x * 7).sum(axis)
+    np.testing.assert_array_equal(total(x, 2 * x, device="host"), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "arrays", "other arrays"])
+@pytest.mark.parametrize(("operation", "axis"), [("sum", None), ("max", 0), ("argmin", 1)])
+def test_a_formula_may_have_all_names_of_the_loops_around_it(operation, axis, kind) -> None:
+    names = sorted(names_in_templates())
+    assert {"a", "b", "i", "k", "run", "end", "extent", "step", "out", "line", "reduce_sum", "type"} <= {*names}
+    names = names[{"arrays": 1}.get(kind, 0) :: 1 if kind == "numbers" else 2]  # a kernel takes fewer arrays
+    numbers = {name: float(2 + at) for at, name in enumerate(names)}
+    formula = " + ".join(f"{at % 5 + 1} * {name}" for at, name in enumerate(names))
+    value, of_numpy = eval(formula, {}, numbers), getattr(np, operation)
+    x = np.arange(1.0, 201.0).reshape(20, 10)[:, ::-1].copy()
+    if kind == "numbers":
+        place = {"reduce": reduce, "float64": np.float64, **numbers}
+        reduction = eval(f"reduce({operation!r}, '(x - ({formula}))**2', axis={axis}, x=float64)", place)
+        np.testing.assert_array_equal(reduction(x, device="host"), of_numpy((x - value) ** 2, axis=axis))
+    else:
+        reduction = reduce(operation, formula, axis=axis, **dict.fromkeys(names, np.float64))
+        arrays = [x * number for number in numbers.values()]
+        np.testing.assert_array_equal(reduction(*arrays, device="host"), of_numpy(x * value, axis=axis))
+
+
+def test_a_formula_of_elements_may_have_the_kernels_name() -> None:
+    place = {"make": elementwise, "elementwise": 3.0, "In": In[np.float64], "Out": Out[np.float64]}
+    y = np.zeros(2)
+    offload(eval("make('y = x * elementwise', x=In, y=Out)", place), np.ones(2), y, device="host")
+    assert y.tolist() == [3, 3]

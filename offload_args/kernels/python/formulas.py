@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import linecache
 import math
 import sys
@@ -22,6 +23,7 @@ from .decorated import PythonKernel
 
 __all__ = ["elementwise", "made_of"]
 
+OWN: Final = "oa__own_"  #: the prefix of names of kernels that the package writes; no formula can have such names
 _BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
 
 
@@ -38,7 +40,29 @@ def made_of(source: str, file: str, names: Mapping[str, Any]) -> Any:
     place = dict(names)
     tree = parse(source, file)
     exec(compile(tree, file, "exec"), place)
-    return place[tree.body[0].name]  # type: ignore[attr-defined]
+    name = tree.body[0].name  # type: ignore[attr-defined]
+    function = place.pop(name)
+    if name in names:  # a formula may use another object of this name
+        place[name] = names[name]
+    return function
+
+
+class OwnNames(ast.NodeTransformer):
+    """Makes the names of a text the package's own, and writes a formula's value in the place of VALUE."""
+
+    def __init__(self, value: ast.expr | None = None) -> None:
+        self.value = value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copy.deepcopy(self.value) if node.id == "VALUE" and self.value else ast.Name(OWN + node.id, node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(OWN + node.arg)
+
+
+def own_names(expression: str) -> str:
+    """Return an expression with names of the package's own."""
+    return ast.unparse(OwnNames().visit(parse_expression(expression)))
 
 
 class Subscripted(ast.NodeTransformer):
@@ -75,9 +99,14 @@ def parsed(function: str, formula: str) -> ast.Module:
             f"got {shown(formula)}"
         )
     try:
-        return parse("\n".join(part.strip() for part in formula.strip().split(";")))
+        tree = parse("\n".join(part.strip() for part in formula.strip().split(";")))
     except SyntaxError as error:
         raise KernelError(f"{function}: {formula!r}: {error.msg}: write statements such as 'y = a * x + y'") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id.startswith("oa__"):
+            remedy = "names that begin with oa__ are the package's own: use another"
+            raise KernelError(f"{function}: {formula!r}: the name {node.id}: {remedy}")
+    return tree
 
 
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:

@@ -49,7 +49,8 @@ def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
 class Names:
     """A function whose source is read: its variables, its outer names, and its aliases of parameters."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, own: frozenset[str] = frozenset()) -> None:
+        """Read a function. `own`: the names in it that are the package's own."""
         tree, file, line = tree_of(function)
         self.function, self.original = function, tree
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
@@ -62,7 +63,7 @@ class Names:
         self.locals = set(names) | {
             node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        for name in sorted(self.locals):
+        for name in sorted(self.locals - own):
             if name.startswith("oa__"):
                 self.refuse(tree, f"the name {name}", "names that begin with oa__ are the package's own: use another")
         self.loops: list[str] = []  # the kinds of the surrounding loops, "mine" or "plain"

@@ -18,6 +18,7 @@ import numpy as np
 
 from ... import _core
 from ..._core import launch
+from ..._syntax import parse, parse_expression
 from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
 from ...display import plural, shown
@@ -28,7 +29,7 @@ from ...regions import offload_args
 from ..partitions import Linear1D
 from .calls import whole
 from .decorated import PythonKernel
-from .formulas import Subscripted, known_names, made_of, parsed
+from .formulas import OWN, OwnNames, Subscripted, known_names, made_of, own_names, parsed
 
 __all__ = ["Reduction", "reduce"]
 
@@ -37,8 +38,8 @@ _STEP: Final = 32
 _FORMS: Final = {  # {operation: (the function that combines two values, the initial value)}
     "sum": ("{0} + {1}", "0"),
     "prod": ("{0} * {1}", "1"),
-    "min": ("np.minimum({0}, {1})", ""),
-    "max": ("np.maximum({0}, {1})", ""),
+    "min": ("minimum({0}, {1})", ""),
+    "max": ("maximum({0}, {1})", ""),
 }
 _PLACES: Final = {"argmin": "<", "argmax": ">"}
 
@@ -125,58 +126,70 @@ class Reduction:
         """Return the kernel of a pass. It reads arrays or values of another pass, and writes values or the result."""
         from .source import read_kernel
 
+        tree, names, annotations = self._template(is_first, is_last)
+        source = f"{ast.unparse(tree)}\n"
+        scope = {**known_names(), **self._names, **names}
+        function = made_of(source, f"<reduce {self.operation!r}, {self.formula!r}>", scope)
+        function.__annotations__ = annotations
+        written = read_kernel(function, {}, frozenset(_names_in(tree)))
+        return PythonKernel._of(written, False)  # without checks, because all indices are in bounds
+
+    def _template(self, is_first: bool, is_last: bool) -> tuple[ast.FunctionDef, dict[str, Any], dict[str, Any]]:
+        """Return the tree of a pass, the objects that its own names stand for, and its annotations.
+
+        The texts of this class have short names, such as k. In the tree they are the package's own names, which no
+        formula can have, so that k in a formula is the caller's k.
+        """
         is_place = self.operation in _PLACES
-        if not is_first:
-            index = "k * lines + line" if self.axis == 0 else "line * extent + k"
-            value, declared = f"oa_values[{index}]", {"oa_values": In[self._value]}
-            if is_place:
-                declared["oa_places"] = In[np.int64]
-        else:
-            index = {None: "k", 0: "k, line", 1: "line, k"}[self.axis]
-            tree = parsed("reduce", self.formula)
-            reader = Subscripted(dict.fromkeys(self.parameters, index))
-            value = ast.unparse(reader.visit(tree.body[0])).strip()
+        index = {None: "k", 0: "k, line", 1: "line, k"}[self.axis]
+        arrays: dict[str, Any] = {}
+        declared: dict[str, Any] = {}
+        if is_first:
+            formula = parsed("reduce", self.formula).body[0]
+            value = Subscripted(dict.fromkeys(self.parameters, own_names(index))).visit(formula).value
             if self._declared.kind in "biu":
-                value = f"oa_declared({f'oa_whole({value})' if self._is_promoted else value})"
-            value = f"oa_type({value})"
-            declared = {name: In[dtype] for name, dtype in self.parameters.items()}
+                value = _called("declared", _called("whole", value) if self._is_promoted else value)
+            arrays = {name: In[dtype] for name, dtype in self.parameters.items()}
+        else:
+            index = "k * lines + line" if self.axis == 0 else "line * extent + k"
+            value = parse_expression(own_names(f"values[{index}]"))
+            declared = {"values": In[self._value], **({"earlier": In[np.int64]} if is_place else {})}
         outputs = {"places": Out[np.int64].by(Linear1D())} if is_place else {}
         if not (is_place and is_last):
             outputs = {"out": Out[self.dtype if is_last else self._value].by(Linear1D()), **outputs}
-        numbers = dict.fromkeys(("lines", "extent", "parts", "step"), np.int64)
+        declared |= outputs | dict.fromkeys(("lines", "extent", "parts", "step"), np.int64)
         indices = "part, line = i // lines, i % lines" if self.axis == 0 else "line, part = i // parts, i % parts"
-        owner = next(iter(outputs))
         lines = [
-            f"for i in {owner}.mine():", f"    {indices}", f"    run = part // step * (step * {_EACH})",
-            "    k = run + part % step", f"    end = min(run + step * {_EACH}, extent)",
+            f"for i in {next(iter(outputs))}.mine():", f"    {indices}", f"    run = part // step * (step * {_EACH})",
+            f"    k, end = run + part % step, run + step * {_EACH}", "    end = end if end < extent else extent",
         ]  # fmt: skip
-        lines += self._places(is_first, is_last, value, index) if is_place else self._values(value)
-        head = f"def reduce_{self.operation}({', '.join([*declared, *outputs, *numbers])}):"
-        source = "\n".join([head, *(f"    {line}" for line in lines), ""])
+        lines += self._places(is_last, "k" if is_first else f"earlier[{index}]") if is_place else self._values()
+        body = "\n".join(f"    {line}" for line in lines)
+        head = f"def reduce_{self.operation}({', '.join(declared)}):"
+        tree: Any = OwnNames(_called("type", value)).visit(parse(f"{head}\n{body}\n")).body[0]
+        tree.args.args[:0] = [ast.arg(name) for name in arrays]
         names = {
-            **known_names(), **self._names, "oa_type": self._value.type, "oa_declared": self._declared.type,
-            "oa_whole": whole, "min": min, "np": np,
+            "type": self._value.type, "declared": self._declared.type, "whole": whole,
+            "minimum": np.minimum, "maximum": np.maximum,
         }  # fmt: skip
-        function = made_of(source, f"<reduce {self.operation!r}, {self.formula!r}>", names)
-        function.__annotations__ = {**declared, **outputs, **numbers}
-        return PythonKernel._of(read_kernel(function, {}), False)  # without checks, because all indices are in bounds
+        annotations = arrays | {own_names(name): kind for name, kind in declared.items()}
+        return ast.fix_missing_locations(tree), {own_names(name): value for name, value in names.items()}, annotations
 
-    def _values(self, value: str) -> list[str]:
+    def _values(self) -> list[str]:
         form, before = _FORMS[self.operation]
-        start = [f"    {name} = oa_type({before})" if before else f"    {name} = {value}" for name in "abcd"]
+        start = [f"    {name} = type({before})" if before else f"    {name} = VALUE" for name in "abcd"]
         four = ["    while k + 3 * step < end:"]
         for name in "abcd":
-            four += [f"        {name} = {form.format(name, value)}", "        k += step"]
-        rest = ["    while k < end:", f"        a = {form.format('a', value)}", "        k += step"]
+            four += [f"        {name} = {form.format(name, 'VALUE')}", "        k += step"]
+        rest = ["    while k < end:", f"        a = {form.format('a', 'VALUE')}", "        k += step"]
         combined = form.format(form.format("a", "b"), form.format("c", "d"))
         return [*start, *four, *rest, f"    out[i] = {combined}"]
 
-    def _places(self, is_first: bool, is_last: bool, value: str, index: str) -> list[str]:
-        place = "k" if is_first else f"oa_places[{index}]"
+    def _places(self, is_last: bool, place: str) -> list[str]:
         sign = _PLACES[self.operation]
         lines = [
-            f"    best, at = {value}, {place}", "    while k < end:",
-            f"        v, p = {value}, {place}",
+            f"    best, at = VALUE, {place}", "    while k < end:",
+            f"        v, p = VALUE, {place}",
             f"        more = v {sign} best or (v != v and best == best)",
             "        same = v == best or (v != v and best != best)",
             "        if more or (same and p < at):", "            best, at = v, p",
@@ -330,6 +343,16 @@ class Reduction:
         launch(self._kernel(is_first, is_last), *arrays, *outputs, *numbers)
 
 
+def _called(function: str, value: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(own_names(function), ast.Load()), [value], [])
+
+
+def _names_in(tree: ast.AST) -> set[str]:
+    """Return the package's own names in a tree."""
+    names = {getattr(node, "id", getattr(node, "arg", "")) for node in ast.walk(tree)}
+    return {name for name in names if name.startswith(OWN)}
+
+
 def _dtype(name: str, kind: Any) -> np.dtype[Any]:
     """Return the dtype of a parameter. Raise SignatureError for an array, or for a direction."""
     if isinstance(kind, (Parameter, np.ndarray, DevicePtr)):
@@ -361,7 +384,7 @@ def reduce(
     operation: one of these names. As in NumPy, a NaN is both the least and the greatest value, and the first of several
     equal elements is selected.
     formula: the value to reduce, such as "x * y" for a dot product; a name stands for an element of the array of this
-    name. By default, the array itself is reduced.
+    name, or for a number or function from the scope of the call. By default, the array itself is reduced.
     axis: None to reduce all elements, in C order; 0 to reduce each column of a matrix; 1 to reduce each row.
     dtype: the dtype of the formula's value. By default, it is NumPy's promotion of the arrays' dtypes. If the promotion
     is an integer dtype, a formula with another value, such as "x / 2", raises KernelError.
@@ -403,8 +426,8 @@ def reduce(
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     types = {name: _dtype(name, kind) for name, kind in parameters.items()}
     for name in types:
-        if name not in used or name in ("i", "k", "out", "places", "lines", "extent", "parts", "step", "line", "part"):
-            raise SignatureError(f"reduce: the parameter {name} needs to be in {formula!r}, and no name of the loop's")
+        if name not in used:
+            raise SignatureError(f"reduce: {formula!r} does not use the parameter {name}: leave it out")
     value = np.dtype(dtype) if dtype is not None else np.result_type(*types.values())
     if value.kind == "c" and operation not in ("sum", "prod"):
         remedy = "" if dtype is not None else "; pass dtype=np.float64 if the formula's value is real"

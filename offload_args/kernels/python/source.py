@@ -183,13 +183,16 @@ def _take_shared(reader: _Reader) -> None:
     written.parameters, written.declared = tuple(name for name, _ in rest), tuple(declared for _, declared in rest)
 
 
-def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
-    """Rewrite a kernel, and return it. `names` has the names around the kernel, for annotations that are texts.
+def read_kernel(function: Callable[..., Any], names: dict[str, Any], own: frozenset[str] = frozenset()) -> Written:
+    """Rewrite a kernel, and return it.
+
+    names: the names around the kernel, for annotations that are texts. own: the package's own names in a kernel that
+    the package itself wrote.
 
     Raises KernelError and SignatureError.
     """
     tree_of(function)
-    reader = _Reader(function)  # type: ignore[arg-type]
+    reader = _Reader(function, own)  # type: ignore[arg-type]
     written = reader.written
     written.declared = _declared(reader, names)
     _take_shared(reader)
