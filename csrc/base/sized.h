@@ -21,7 +21,7 @@ enum { /* sizes of the first versions */
        OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
        OA_FIRST_KERNEL_INFO = sizeof(oa_kernel_info),
        OA_FIRST_LAUNCH = offsetof(oa_launch, is_unsafe),
-       OA_FIRST_POINTER_INFO = sizeof(oa_pointer_info),
+       OA_FIRST_POINTER_INFO = offsetof(oa_pointer_info, lacking),
        OA_FIRST_POINTER_LAYOUT = sizeof(oa_pointer_layout),
        OA_FIRST_REGION_OPTIONS = offsetof(oa_region_options, place),
        OA_FIRST_RESIDENCY = sizeof(oa_residency)
@@ -38,7 +38,7 @@ OA_ENDS_WITH(oa_device_info, coherent);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
 OA_ENDS_WITH(oa_launch, waits);
-OA_ENDS_WITH(oa_pointer_info, captured);
+OA_ENDS_WITH(oa_pointer_info, reserved);
 OA_ENDS_WITH(oa_pointer_layout, inc);
 OA_ENDS_WITH(oa_region_options, names);
 OA_ENDS_WITH(oa_residency, demoted);

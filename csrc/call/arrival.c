@@ -156,10 +156,18 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
-/* Returns whether no call has read the bytes that go up, so that the copy need not wait for calls that read others. */
+/* Returns whether no call has read the bytes that go up, so that the copy need not wait for calls that read others: the
+ * bytes are a part of the group, or all that the device lacks. */
 static bool is_unused(const arrival *a) {
   const oa_group *group = &a->mapping->groups[a->group];
-  return a->part && !group->written && !group->forgot;
+  return a->rest && !group->written && !group->forgot;
+}
+
+/* Returns whether the device lacks some of the groups after these arrivals. */
+static bool leaves_rest(const arrival *arrivals, int count) {
+  for (int i = 0; i < count; i++)
+    if (arrivals[i].part) return true;
+  return false;
 }
 
 /* Copies the moves up on *stream. Large copies, and copies made by other devices, go to the region's stream for copies;
@@ -194,7 +202,10 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
     oa_held_blocks_return(device, &blocks, (*stream)->native, false);
   else
     region->blocks = blocks;
-  return status || !bytes ? status : oa_stream_advance_apart(*stream);
+  if (!status && bytes) status = oa_stream_advance_apart(*stream);
+  /* Later copies of other parts wait for these copies, and not for the call. */
+  if (!status && bytes && leaves_rest(arrivals, count) && !(*stream)->is_known) status = oa_stream_mark(*stream);
+  return status;
 }
 
 /* Notes that all of a group is on the device. While the host may write some of the group, the next call brings the

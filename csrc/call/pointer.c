@@ -90,6 +90,27 @@ int oa_pointer_release(oa_any *view) {
   return status;
 }
 
+/* Returns at most how many of the pointer's bytes may go up in parts, under other calls: none for a graph, in an update
+ * by the host, or on a device that computes at once. */
+static int64_t lacking(const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  const oa_device *device = slot->region->device;
+  if (!mapping || slot->irregular || device->backend->flags & OA_SYNCHRONOUS || slot->region->capture ||
+      (device->known_streams && !oa_part_cost.is_configured))
+    return 0;
+  const int64_t lacks = oa_group_lacks(mapping, slot->group), own = oa_lines_bytes(slot->inside);
+  if (!lacks || oa_capture_concerns(mapping) || (mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high)))
+    return 0;
+  return lacks < own ? lacks : own;
+}
+
+/* Returns whether a call may overwrite a part of the pointer's array, and nothing goes up for the rest. */
+static bool is_written_in_parts(const oa_slot *slot) {
+  const oa_group *group = slot->group;
+  if (!slot->mapping || slot->irregular || !slot->writes) return false;
+  return group->valid ? !group->invalid : oa_group_takes_part(slot->mapping, group, slot->inside);
+}
+
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   oa_pointer_info now;
   int status;
@@ -108,7 +129,9 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
                           .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
                           .valid = group && group->valid && !group->invalid,
                           .written = group && group->written,
-                          .captured = slot->region->capture != NULL};
+                          .captured = slot->region->capture != NULL,
+                          .in_parts = is_written_in_parts(slot),
+                          .lacking = lacking(slot)};
   oa_unlock();
   oa_sized_write(info, &now);
   return OA_OK;

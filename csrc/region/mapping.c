@@ -254,13 +254,25 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
   return OA_OK;
 }
 
-bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, oa_lines lines) {
+/* Returns whether some bytes of a group that the device lacks may go up without the others. */
+static bool may_come_in_parts(const oa_mapping *mapping, const oa_group *group) {
   if (mapping->kind != OA_MAPS_HOST || group->invalid || group->escaped || group->captured || group->lapsed ||
       group->cover < 0 || mapping->resident || mapping->guard || mapping->special & OA_IS_COHERENT)
     return false;
   if (group->written && !group->parts) return false;
   const oa_view *view = &mapping->views[group->cover];
-  if (view->shape || !view->goes_up) return false;
+  return !view->shape && view->goes_up;
+}
+
+int64_t oa_group_lacks(const oa_mapping *mapping, const oa_group *group) {
+  const oa_parts *present = oa_group_present(group);
+  if (group->valid || (mapping->arena && !present) || !may_come_in_parts(mapping, group)) return 0;
+  return oa_lines_bytes(mapping->views[group->cover].lines) - oa_parts_bytes(present);
+}
+
+bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, oa_lines lines) {
+  if (!may_come_in_parts(mapping, group)) return false;
+  const oa_view *view = &mapping->views[group->cover];
   if (!oa_lines_contain(view->lines, lines)) return false; /* a slice with bytes in the array's gaps */
   lines = oa_lines_simplest(lines);
   const oa_parts *present = oa_group_present(group);

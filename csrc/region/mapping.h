@@ -187,6 +187,8 @@ static inline void oa_group_forget_parts(oa_group *group) {
 /* Returns whether only these lines of a group go up for a call that reads them, because they are much less than all
  * bytes that the device lacks. */
 bool oa_group_comes_in_parts(const oa_mapping *mapping, const oa_group *group, oa_lines lines);
+/* Returns the number of bytes that the device lacks, if some of them may go up without the others; otherwise 0. */
+int64_t oa_group_lacks(const oa_mapping *mapping, const oa_group *group);
 /* Notes that these bytes of a group went up. The group is valid once the device has all of it. */
 void oa_group_note_arrival(const oa_mapping *mapping, oa_group *group, const oa_parts *arrived);
 /* Fills moves with the copies between some parts of the group and the host. Returns the number of moves,

@@ -1,9 +1,12 @@
-/* The first large copies of a region: threads are awake for these copies, and the copies need no separate stream. */
+/* The streams of large copies: threads are awake for a region's first copies, which need no separate stream; later
+ * copies do not wait for calls that read other bytes. */
 #include "base/threads.h"
 #include "region/slot.h"
 #include "two_devices.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 const oa_library *const oa_libraries[] = {NULL};
@@ -109,11 +112,46 @@ static void the_first_copies_of_a_region_take_its_own_stream(void) {
   check_empty();
 }
 
+static atomic_bool is_free, in_vain;
+/* Runs until is_free, or for 20 s. */
+static void run_hold(void *unused) {
+  (void)unused;
+  for (int k = 0; k < 20000 && !is_free; k++) usleep(1000);
+  if (!is_free) in_vain = true;
+}
+
+/* The first call that reads the rest of an array brings it up on another stream, while the call before it runs. */
+static void the_rest_of_an_array_does_not_wait_for_calls_that_read_other_parts(void) {
+  const int64_t n = 4 * LARGE, one = 1;
+  float *values = calloc((size_t)n, sizeof *values), last = 0;
+  values[n - 1] = 5;
+  oa_array array = vector(values, &n, OA_IN), again = array;
+  oa_region *region = enter(device_a, &array, 1), *inner = enter(device_a, &again, 1);
+  CHECK_OK(peek(array.handle, &last));
+  oa_operand part = operand(array.handle, OA_READ, LARGE, 1), all = operand(array.handle, OA_READ, n, 1);
+  oa_call hold = {.function = "test.hold", .operands = &part, .count = 1};
+  oa_call rest = {.function = "test.rest", .operands = &all, .count = 1};
+  CHECK_OK(oa_begin(&hold));
+  CHECK_OK(oa_submit(&hold, run_hold, NULL, 0));
+  CHECK_OK(oa_begin(&rest));
+  CHECK_OK(oa_end(&rest, 0));
+  oa_any *end;
+  CHECK_OK(oa_pointer_view(again.handle, (n - 1) * item, 1, &one, &item, &end));
+  CHECK_OK(peek(end, &last)); /* on the inner region's stream, after the copy */
+  CHECK(last == 5 && !in_vain);
+  is_free = true;
+  leave(inner, OA_COMMIT);
+  leave(region, OA_COMMIT);
+  free(values);
+  check_empty();
+}
+
 int main(void) {
   CHECK_OK(oa_device_open("host", &host));
   CHECK_OK(oa_device_open("sim:0", &device_a));
   CHECK_OK(oa_device_open("sim:1", &device_b));
   threads_are_woken_by_a_region_that_will_copy_much_up();
   the_first_copies_of_a_region_take_its_own_stream();
+  if (device_a != host) the_rest_of_an_array_does_not_wait_for_calls_that_read_other_parts();
   return failures();
 }

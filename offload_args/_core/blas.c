@@ -2,6 +2,7 @@
  * data, and call it. A call that does not fit its plan goes to the function in Python, which takes every call, and
  * reports wrong arguments. */
 #include "function.h"
+#include "panels.h"
 #include "recorded.h"
 
 #include <string.h>
@@ -65,6 +66,7 @@ typedef struct {
   int orders;                       /* a library that has both orders gets matrices in their own order */
   int absolute, extreme, diagonals; /* increments count as positive; an index is returned; kl and ku are arguments */
   int has_order, lists;             /* the order by rows is an option; arrays are lists of pointers */
+  int is_gemm;                      /* large products may be in panels */
   _Atomic(Choice *) choices;
 } Plan;
 
@@ -476,9 +478,17 @@ static inline int fill_values(const Function *function, const Arranged *arranged
   return 0;
 }
 
+/* Returns whether a call is a product of two matrices that may be in panels. */
+static inline int is_large(const Plan *plan, const Call *call) {
+  return plan->is_gemm && call->batch < 0 &&
+         call->size[M] * call->size[N] >= atomic_load_explicit(&panels_elements, memory_order_relaxed);
+}
+
 /* Runs the routine on values. Returns 1 with the result, which is NULL with an exception; 0, perhaps with an exception,
  * if fill_values can't fill the values. */
-static inline int run_values(const Function *function, const Arranged *arranged, PyObject **result) {
+static inline int run_values(const Plan *plan, const Choice *choice, const Call *call, const Arranged *arranged,
+                             PyObject **result) {
+  const Function *function = choice->function;
   oa_value values[MOST_VALUES];
   List *lists = NULL;
   int status;
@@ -489,6 +499,13 @@ static inline int run_values(const Function *function, const Arranged *arranged,
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return 1;
     PyErr_Clear();
     return 0;
+  }
+  if (OA_UNLIKELY(is_large(plan, call))) {
+    const int in_panels = panels_multiply(function, values, choice->value[0][0][0]);
+    if (in_panels) {
+      if (in_panels > 0) *result = Py_NewRef(Py_None);
+      return 1;
+    }
   }
   Py_BEGIN_ALLOW_THREADS status = function->routine->run(function->routine, values, 0);
   Py_END_ALLOW_THREADS if (OA_UNLIKELY(status != OA_OK)) fail(status);
@@ -560,7 +577,7 @@ static inline PyObject *run(const Plan *plan, const Choice *choice, const Call *
   PyObject *done;
   if (OA_UNLIKELY(!choice->is_direct || call->result != NULL ||
                   (atomic_load_explicit(&recording, memory_order_relaxed) && !lines_are_known())) ||
-      !run_values(choice->function, arranged, &done))
+      !run_values(plan, choice, call, arranged, &done))
     done = run_objects(plan, choice, arranged, call->result);
   if (OA_UNLIKELY(done == NULL) && plan->note != Py_None) note_failure(plan->note, turned);
   return done;
@@ -723,6 +740,7 @@ static PyObject *make_planned(PyObject *Py_UNUSED(module), PyObject *arguments) 
     plan->strided = Py_NewRef(strided);
     plan->name = Py_NewRef(name);
     plan->text = Py_NewRef(text);
+    plan->is_gemm = PyUnicode_CompareWithASCIIString(name, "gemm") == 0;
     plan->method =
         (PyMethodDef){ml_name, (PyCFunction)(void (*)(void))call_planned, METH_FASTCALL | METH_KEYWORDS, ml_doc};
     if (name_keywords(plan, has_result) == 0 && read_operands(plan, operands) == 0 &&

@@ -167,11 +167,11 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (start_lent() < 0 || add_pointer(module) < 0 || add_geometry(module) < 0 || add_region(module) < 0 ||
       add_open(module) < 0 || add_guard(module) < 0 || add_chain(module) < 0 || add_compute(module) < 0 ||
       add_call(module) < 0 || add_array(module) < 0 || add_dlpack(module) < 0 || add_library(module) < 0 ||
-      add_function(module) < 0 || add_blas(module) < 0 || add_object(module) < 0 || add_graph(module) < 0 ||
-      add_library_call(module) < 0 || add_kernel(module) < 0 || add_launch(module) < 0 || add_memory(module) < 0 ||
-      add_device(module) < 0 || add_trace(module) < 0 || add_recording(module) < 0 || add_accelerate(module) < 0 ||
-      PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 || add_numbers(module) < 0 ||
-      add_records(module) < 0 || add_c_api(module) < 0)
+      add_function(module) < 0 || add_blas(module) < 0 || add_panels(module) < 0 || add_object(module) < 0 ||
+      add_graph(module) < 0 || add_library_call(module) < 0 || add_kernel(module) < 0 || add_launch(module) < 0 ||
+      add_memory(module) < 0 || add_device(module) < 0 || add_trace(module) < 0 || add_recording(module) < 0 ||
+      add_accelerate(module) < 0 || PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 ||
+      add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0)
     Py_CLEAR(module);
   return module;
 }

@@ -299,6 +299,7 @@ int add_recording(PyObject *module);
 
 int add_function(PyObject *module);
 int add_blas(PyObject *module);
+int add_panels(PyObject *module);
 int add_object(PyObject *module);
 int add_graph(PyObject *module);
 int add_library_call(PyObject *module);

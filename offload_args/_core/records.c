@@ -94,6 +94,8 @@ static const Field pointer_info[] = {
     POINTER(valid, "the device has its bytes"),
     POINTER(written, "it was written since it was lent"),
     POINTER(captured, "a chain captures the calls of its region"),
+    FIELD(oa_pointer_info, lacking, "at most so many bytes may go up in parts, under other calls"),
+    POINTER(in_parts, "calls may overwrite parts of it, and nothing goes up"),
 };
 
 #define EVENT(member, doc) FIELD(oa_trace_event, member, doc)

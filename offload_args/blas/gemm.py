@@ -75,7 +75,15 @@ def arranged(
 
 @overload
 def gemm(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
+    alpha: Scalar,
+    A: DevicePtr,
+    B: DevicePtr,
+    beta: Scalar,
+    C: DevicePtr,
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    panels: bool = True,
 ) -> None: ...
 @overload
 def gemm(
@@ -108,6 +116,7 @@ def gemm(
     *,
     trans_a: str = "N",
     trans_b: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and op(B) likewise.
@@ -119,6 +128,9 @@ def gemm(
     C: matrix of shape (m, n), written. With three dimensions, gemm computes a batch, as gemm_strided_batched does.
     trans_a, trans_b: the choices of op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its
     conjugate transpose.
+    panels: whether a large product of pointers may be several calls of the library, on panels of C, while the device
+    lacks the matrix that has the same panels: A if C is in C order, otherwise B. The next panel then goes up during the
+    call for the panel before it. The last bits may differ from the result of one call, which False ensures.
     devices: with None, A, B and C are pointers. With a list of devices, A, B and C are NumPy arrays, and alpha and beta
     are numbers. These devices compute the product by parts of C, while other parts are copied. No device needs memory
     for all of A, B and C. Each part is a product of the library, so the last bits may differ from the result of one

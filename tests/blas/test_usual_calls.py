@@ -121,10 +121,12 @@ def test_every_function_has_its_name_signature_and_module(name: str) -> None:
 def test_they_are_functions_of_the_package_with_names_signatures_and_docs(function: Any) -> None:
     parameters = inspect.signature(function).parameters
     assert [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY] == (
-        {blas.gemv: ["trans"], blas.gemm: ["trans_a", "trans_b", "devices"]}.get(function, ["trans_a", "trans_b"])
+        {blas.gemv: ["trans"], blas.gemm: ["trans_a", "trans_b", "panels", "devices"]}.get(
+            function, ["trans_a", "trans_b"]
+        )
     )
     defaults = {p.name: p.default for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
-    assert all(default == (None if name == "devices" else "N") for name, default in defaults.items())
+    assert all(default == {"devices": None, "panels": True}.get(name, "N") for name, default in defaults.items())
     assert function.__module__.startswith("offload_args.blas.")
     signature, blank, sentence = function.__doc__.split("\n", 2)
     assert signature.startswith(f"{function.__name__}(") and not blank and sentence.strip().startswith("Set ")

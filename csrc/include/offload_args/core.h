@@ -163,6 +163,10 @@ typedef struct oa_pointer_info {
   int valid;    /* 1: the device has the array's bytes; 0: no call needed the bytes yet, or a call failed */
   int written;  /* 1 if a call wrote the array, or memory that the array shares, since the array was lent */
   int captured; /* 1 while a chain captures the calls of the pointer's region */
+  /* at most so many bytes of the pointer's array may go up in parts, while the device works for other calls */
+  int64_t lacking;
+  int in_parts; /* 1 if a call may overwrite a part of the pointer's array, and nothing goes up for the rest */
+  int reserved; /* 0 */
 } oa_pointer_info;
 
 /* The layout of a pointer's array on the device. The shape alone does not determine the order: the transpose of a

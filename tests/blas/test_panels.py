@@ -1,0 +1,222 @@
+"""Products in a region whose second matrix goes up in panels, while the device multiplies the panels that it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from helpers.devices import HIP, here, open_or_skip
+from offload_args import Device, In, InOut, Out, Scratch, _core, blas, call, offload_args, testing, tracing, update
+from offload_args.errors import AliasError, ArgumentError, DirectionError, OffloadError, PerformanceWarning
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+@pytest.fixture(params=here("sim:0", "cuda:0", HIP))
+def on(request: pytest.FixtureRequest) -> str:
+    return open_or_skip(request.param)
+
+
+@pytest.fixture(autouse=True)
+def narrow_panels() -> Iterator[None]:
+    """Let small products be in panels of 4 rows or columns."""
+    _core.panels_configure(4)
+    try:
+        with testing.part_cost():
+            yield
+    finally:
+        _core.panels_configure(0)
+
+
+def whole(shape: tuple[int, ...], dtype: str = "float64", order: Any = "C", seed: int = 0) -> NDArray[Any]:
+    """Return a matrix of small whole numbers, so that every sum is exact."""
+    random = np.random.default_rng([*shape, seed])
+    values: NDArray[Any] = random.integers(-3, 4, shape).astype(float)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * random.integers(-3, 4, shape)
+    return np.asarray(values, dtype, order=order)
+
+
+@contextmanager
+def apart(device: str, *arrays: Any) -> Iterator[list[Any]]:
+    """Lend each array in a region of its own: small arrays of one region go up together."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(offload_args(array, device=device))[0] for array in arrays]
+
+
+def calls_of(trace: tracing.Trace) -> int:
+    return sum(event.kind == "call" for event in trace.events)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+def test_products_in_panels_are_numpys(on: str, dtype: str, order: Any, beta: float) -> None:
+    for trans_a, trans_b in ("NN", "TN", "NT", "CN" if order == "C" else "NC"):
+        A = whole((23, 9) if trans_a == "N" else (9, 23), dtype, order)
+        B = whole((9, 31) if trans_b == "N" else (31, 9), dtype, order, 1)
+        C = whole((23, 31), dtype, order, 2)
+        a, b = (x if t == "N" else x.T if t == "T" else x.conj().T for x, t in ((A, trans_a), (B, trans_b)))
+        expected = 3 * (a @ b) + beta * C
+        with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), C) as (dA, dB, dC):
+            blas.gemm(3.0, dA, dB, beta, dC, trans_a=trans_a, trans_b=trans_b)
+        assert np.array_equal(C, expected)
+        assert moved.bytes_up == A.nbytes + B.nbytes + (C.nbytes if beta else 0)
+        assert moved.bytes_down == C.nbytes
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_only_a_matrix_that_is_not_there_makes_panels(on: str, order: Any) -> None:
+    A, B, C = whole((24, 24), order=order), whole((24, 24), order=order, seed=1), np.empty((24, 24), order=order)
+    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+        several = calls_of(trace)
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+        assert calls_of(trace) == several + 1
+    assert several == 6
+    assert np.array_equal(C, A @ B)
+    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC, panels=False)
+        assert calls_of(trace) == 1
+
+
+def test_each_panel_goes_up_alone(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.empty((32, 16))
+    with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+        assert moved.bytes_up == A.nbytes + B.nbytes
+        assert moved.copies_up == 1 + 7  # the last two of the 8 panels go up together
+    assert moved.copies_down == 1
+    assert np.array_equal(C, A @ B)
+
+
+def test_panels_that_are_there_do_not_go_up_again(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.empty((32, 16))
+    with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.asum(dA[8:12].reshape(-1))
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+        assert moved.bytes_up == A.nbytes + B.nbytes
+    assert np.array_equal(C, A @ B)
+
+
+def test_call_multiplies_in_panels(on: str) -> None:
+    A, B, C = whole((128, 96)), whole((96, 16), seed=1), np.empty((128, 16))  # A is not small
+    with tracing.trace() as trace:
+        call(blas.gemm, 1.0, A, B, 0.0, Out(C), device=on)
+    assert calls_of(trace) == 16
+    assert np.array_equal(C, A @ B)
+
+
+def test_parts_of_arrays_and_one_array_for_all_operands(on: str) -> None:
+    big = whole((40, 60))
+    before = big.copy()
+    with offload_args(big, device=on) as (d,):
+        blas.gemm(1.0, d[:16, :8], d[20:28, 30:42], 0.0, d[:16, 10:22])
+    before[:16, 10:22] = before[:16, :8] @ before[20:28, 30:42]
+    assert np.array_equal(big, before)
+    A, C = whole((24, 24)), np.empty((24, 24))
+    with offload_args(In(A), C, device=on) as (dA, dC):
+        blas.gemm(1.0, dA, dA, 0.0, dC, trans_b="T")
+    assert np.array_equal(C, A @ A.T)
+
+
+def test_a_refused_call_computes_no_panel(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), whole((32, 16), seed=2)
+    before, overlapping = C.copy(), whole((40, 16))
+    expected = overlapping.copy()
+    with apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        with pytest.raises(DirectionError, match="would be read before it is written"):
+            blas.gemm(1.0, dA, dB, 1.0, dC)
+        with pytest.raises(ArgumentError, match=r"^blas\.gemm: B has shape"):
+            blas.gemm(1.0, dA, dB[:7], 0.0, dC)
+        dC.fill(4)
+    assert (C == 4).all()
+    C[...] = before
+    with offload_args(In(A), In(B), In(C), device=on) as (dA, dB, dC):
+        with pytest.raises(DirectionError, match="lent as In"):
+            blas.gemm(1.0, dA, dB, 0.0, dC)
+    assert np.array_equal(C, before)
+    with offload_args(overlapping, In(whole((16, 16))), device=on) as (d, dB):
+        with pytest.raises(AliasError):  # the last panel alone would overlap
+            blas.gemm(1.0, d[:32], dB, 0.0, d[8:])
+    assert np.array_equal(overlapping, expected)
+
+
+def test_results_that_do_not_come_in_parts_are_one_call(on: str) -> None:
+    A, B = whole((32, 8)), whole((8, 16), seed=1)
+    with offload_args(In(A), In(B), Scratch((32, 16), np.float64), device=on) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+        assert np.array_equal(dC.to_host(), A @ B)
+    C = np.full((32, 32), np.nan)
+    with pytest.warns(PerformanceWarning), offload_args(In(A), In(B), Out(C[:, ::2]), device=on) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    assert np.array_equal(C[:, ::2], A @ B) and np.isnan(C[:, 1::2]).all()
+
+
+def test_an_undefined_result_is_overwritten_whole(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+    with apart(on, In(A), In(B), C) as (dA, dB, dC):
+        with pytest.raises(ZeroDivisionError), offload_args(C, device=on) as (inner,):
+            inner.fill(3)
+            raise ZeroDivisionError
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    assert np.array_equal(C, A @ B)
+
+
+def test_a_graph_has_one_product(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+    with (region := offload_args(In(A), In(B), C, device=on)) as (dA, dB, dC):
+        blas.scal(1.0, dC.reshape(-1))
+        with region.capture() as graph:
+            blas.gemm(1.0, dA, dB, 1.0, dC)
+        for _ in range(3):
+            graph.replay()
+    assert graph.calls == 1
+    assert np.array_equal(C, 3 * (A @ B))
+
+
+def test_an_update_by_the_host_is_seen(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+    with offload_args(A, In(B), C, device=on) as (dA, dB, dC):
+        with update(A):
+            A[5] = 2
+            blas.gemm(1.0, dA, dB, 0.0, dC)
+            A[6] = 3
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    assert np.array_equal(C, A @ B)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.filterwarnings("ignore::offload_args.errors.UnwrittenWarning")
+@pytest.mark.parametrize("direction", [Out, InOut])
+def test_a_result_of_which_a_panel_failed_is_undefined(direction: Any) -> None:
+    A, B = whole((32, 8)), whole((8, 16), seed=1)
+    failed = undefined = 0
+    for k in range(1, 60):
+        device = testing.sim_device()
+        C, before = np.full((32, 16), 7.0), np.full((32, 16), 7.0)
+        try:
+            with apart(str(device), In(A), In(B), direction(C)) as (dA, dB, dC):
+                testing.fail_call(device, k)
+                try:
+                    blas.gemm(1.0, dA, dB, 0.0, dC)
+                except OffloadError as error:
+                    failed += 1
+                    assert re.match(r"(cblas\.dgemm|blas\.gemm|offload_args)", str(error)), error
+                    testing.fail_call(device, 0)
+                    try:
+                        blas.asum(dC[0])
+                    except OffloadError as unusable:
+                        undefined += "undefined" in str(unusable)
+        except OffloadError:
+            pass
+        finally:
+            testing.sim_device()
+        assert np.array_equal(C, before) or np.array_equal(C, A @ B)
+    assert failed > 5 and undefined > 5
