@@ -18,7 +18,21 @@ from ..dtypes import code_of, converted, copied, refuse_masked, spelled
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostAccessError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from .tiles import THREADS, Sides, Step, Task, Tile, compute, cuts, free_space, note_of, share_out, sides_for, span
+from .tiles import (
+    THREADS,
+    Sides,
+    Step,
+    Task,
+    Tile,
+    compute,
+    cuts,
+    free_space,
+    note_of,
+    places_for,
+    share_out,
+    sides_for,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,9 +120,15 @@ def multiply(
             work = work._replace(B=copied(B, B.dtype, always=True))
         _by_panels(work, used, space)
     else:
-        sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)
         arrays = {"A": A, "B": B, "C": C}
-        compute(name, arrays, _gemm_tasks(work, sides), used, sides, conjugates)
+        sides = sides_for(name, used, C.itemsize, max(m, n, k), depth=0.25)
+        places = places_for(sides, used, C.itemsize, sum(array.nbytes for array in arrays.values()))
+        if places:
+            sides = places.sides
+            tasks = places.in_blocks(_gemm_tasks(work, sides, sides.side))
+        else:
+            tasks = _gemm_tasks(work, sides, sides.side // 4)
+        compute(name, arrays, tasks, used, sides, conjugates)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -279,14 +299,15 @@ def _block(name: str, rows: Range, columns: Range, trans: str = "N") -> Tile:
     return Tile(name, *rows, *columns) if trans == "N" else Tile(name, *columns, *rows)
 
 
-def _terms(alpha: Any, depth: int, sides: Sides) -> list[Range]:
+def _terms(alpha: Any, depth: int, most: int) -> list[Range]:
     """Return the terms of each step of a sum. With no term, C is only scaled: libraries differ for an alpha of 0."""
-    return (cuts(depth, max(sides.side // 4, 1)) if alpha else []) or [(0, 0)]
+    return (cuts(depth, max(most, 1)) if alpha else []) or [(0, 0)]
 
 
-def _gemm_tasks(work: _Product, sides: Sides) -> list[Task]:
+def _gemm_tasks(work: _Product, sides: Sides, most: int) -> list[Task]:
+    """Return the tasks of gemm; `most`: the terms of a step."""
     (m, n), depth = work.C.shape, work.depth
-    terms = _terms(work.alpha, depth, sides)
+    terms = _terms(work.alpha, depth, most)
     tasks = []
     for i, j in pairs(cuts(m, sides.side), cuts(n, sides.side)):
         steps = [
@@ -324,7 +345,7 @@ class _Call(NamedTuple):
         return _product(self.gemm, alpha, beta, trans_a, trans_b)
 
 
-def _symmetric_tasks(call: _Call, sides: Sides) -> list[Task]:
+def _symmetric_tasks(call: _Call, sides: Sides, in_places: bool) -> list[Task]:
     """Return the tasks of symm and hemm: products with stored tiles of A, and with mirrored tiles."""
     (m, n), is_left, uplo = call.arrays["C"].shape, call.options["side"] == "L", call.options["uplo"]
     rows, columns = cuts(m, sides.side), cuts(n, sides.side)
@@ -359,11 +380,11 @@ def _symmetric(call: _Call, beta: Any) -> Callable[..., None]:
     return lambda c, a, b: call.function(call.alpha, a, b, beta, c, **call.options)
 
 
-def _rank_tasks(call: _Call, sides: Sides) -> list[Task]:
+def _rank_tasks(call: _Call, sides: Sides, in_places: bool) -> list[Task]:
     """Return the tasks of syrk, herk, syr2k and her2k: the tiles of a triangle of C."""
     trans, uplo, is_second = call.options["trans"], call.options["uplo"], "B" in call.arrays
     n, depth = call.arrays["C"].shape[0], call.arrays["A"].shape[trans == "N"]
-    terms = _terms(call.alpha, depth, sides)
+    terms = _terms(call.alpha, depth, sides.side if in_places else sides.side // 4)
     ops = ("N", call.transposes) if trans == "N" else (call.transposes, "N")
     alphas = call.alpha, np.conj(call.alpha) if call.transposes == "C" else call.alpha
     tasks = []
@@ -391,7 +412,7 @@ def _rank(call: _Call, beta: Any) -> Callable[..., None]:
     return lambda c, *operands: call.function(call.alpha, *operands, beta, c, **call.options)
 
 
-def _triangular_tasks(call: _Call, sides: Sides) -> list[Task]:
+def _triangular_tasks(call: _Call, sides: Sides, in_places: bool) -> list[Task]:
     m, n = call.arrays["B"].shape
     sizes = cuts(m, sides.side), cuts(n, sides.side)
     solves = call.name == "trsm"
@@ -437,7 +458,7 @@ def triangular(
         diagonal = _block(A, i, i)
         if not solves:
             steps.append(Step(own(alpha), (diagonal,)))
-        for k in along:
+        for k in along[::-1] if later and solves else along:  # the tiles that are solved last come last
             if k == i or (k > i) != later or alpha == 0:
                 continue
             tile = _block(B, k, j) if is_left else _block(B, j, k)
@@ -458,7 +479,7 @@ class _Kind(NamedTuple):
     depth: as in sides_for. one_order: whether all operands need one order, even if they are real.
     """
 
-    tasks: Callable[[_Call, Sides], list[Task]]
+    tasks: Callable[[_Call, Sides, bool], list[Task]]
     operands: str
     options: dict[str, tuple[str, ...]]
     depth: float = 1.0
@@ -525,7 +546,13 @@ def stream(
     longest = max(max(array.shape) for array in operands)
     sides = sides_for(name, used, dtype.itemsize, longest, kind.depth)
     call = _Call(routine, function, gemm, alpha, beta, options, arrays)
-    compute(name, arrays, kind.tasks(call, sides), used, sides, kind.one_order or dtype.kind == "c")
+    places = places_for(sides, used, dtype.itemsize, sum(array.nbytes for array in operands))
+    if places and routine != "trmm":  # a step of trmm reads tiles that later tasks overwrite
+        sides = places.sides
+        tasks = places.in_blocks(kind.tasks(call, sides, True))
+    else:
+        tasks = kind.tasks(call, sides, False)
+    compute(name, arrays, tasks, used, sides, kind.one_order or dtype.kind == "c")
 
 
 def _check_shapes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
 
 __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
+__all__ += ["Places", "places_for"]
 
 # The number of threads per device. While a thread waits for its results, the other threads bring up and compute their
 # parts.
@@ -45,6 +47,12 @@ _ALONG: Final = 6
 _LEAST: Final = 512
 _UNIT: Final = 128
 _SMALLEST: Final = 16
+# Tiles that fit into the memory if unfinished tiles stay there, and the tiles of them that no unfinished tile takes:
+# each thread reads two, and tiles that several tasks read one after the other stay there, too.
+_IN_PLACES: Final = 48
+_READ: Final = 2 * THREADS + 4
+# The least bytes of such a tile: the tasks for many small tiles would take longer than the copies that they spare.
+_LEAST_IN_PLACES: Final = 16 << 20
 # A triangle comes down in strips of at most this number of bytes.
 _STRIP: Final = 1 << 22
 
@@ -83,6 +91,7 @@ class Task(NamedTuple):
 
     loads: whether the steps use the tile's present elements. after: tiles whose earlier tasks come first, too.
     uplo: "U" or "L" if the steps write only this triangle of the tile. Other threads may write the other triangle.
+    stores: False if the tile stays on the device, unfinished, for its next task.
     """
 
     tile: Tile
@@ -90,6 +99,7 @@ class Task(NamedTuple):
     loads: bool = True
     after: tuple[Tile, ...] = ()
     uplo: str = ""
+    stores: bool = True
 
 
 class Sides(NamedTuple):
@@ -292,24 +302,41 @@ class _Block:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self.users = 1
+        self.is_held = False  # the tile is unfinished, which counts as another use
         self.is_ready = False
         self.region: offload_args[tuple[DevicePtr]] | None = None
         self.pointer: Any = None
 
 
 class _Cache:
-    """The tiles that a device has. The least recently used tiles make room for other tiles."""
+    """The tiles that a device has. The tiles that later tasks use last make room for other tiles."""
 
     def __init__(
-        self, name: str, device: Device, arrays: dict[str, NDArray[Any]], orders: dict[str, str], sides: Sides
+        self,
+        name: str,
+        device: Device,
+        arrays: dict[str, NDArray[Any]],
+        orders: dict[str, str],
+        sides: Sides,
+        uses: dict[Tile, list[int]],
     ):
         self.name, self.device, self.arrays, self.orders = name, device, arrays, orders
+        self._uses = uses
+        self._tasks: set[int] = set()  # under way
         self._space = sides.nbytes
         self._blocks: dict[Tile, _Block] = {}
         self._used = 0
         self._changed = Condition()
         self._is_stopped = False
         self._lent = {key for key, array in arrays.items() if _core.is_lent(array)}
+
+    def begin(self, task: int) -> None:
+        with self._changed:
+            self._tasks.add(task)
+
+    def end(self, task: int) -> None:
+        with self._changed:
+            self._tasks.remove(task)
 
     def stop(self) -> None:
         with self._changed:
@@ -337,18 +364,16 @@ class _Cache:
             while True:
                 if self._is_stopped:
                     raise _Stopped
-                block = self._blocks.pop(tile, None)
+                block = self._blocks.get(tile)
                 if block is None:
                     evicted = self._evicted(nbytes)
                     if evicted is not None:
                         self._blocks[tile] = block = _Block(nbytes)
                         self._used += nbytes
                         break
-                else:
-                    self._blocks[tile] = block  # the last one to be evicted
-                    if block.is_ready:
-                        block.users += 1
-                        return block.pointer  # type: ignore[no-any-return]
+                elif block.is_ready:
+                    block.users += 1
+                    return block.pointer  # type: ignore[no-any-return]
                 self._changed.wait()
         try:
             self._end(evicted)
@@ -361,9 +386,12 @@ class _Cache:
             self._changed.notify_all()
         return block.pointer  # type: ignore[no-any-return]
 
-    def free(self, tile: Tile) -> None:
+    def free(self, tile: Tile, holds: bool = False) -> None:
+        """End one use of a tile. holds: whether the tile stays, unfinished, until the end of its last task."""
         with self._changed:
-            self._blocks[tile].users -= 1
+            block = self._blocks[tile]
+            block.users += holds - block.is_held - 1
+            block.is_held = holds
             self._changed.notify_all()
 
     def lose_after(self, error: BaseException, tile: Tile) -> None:
@@ -385,13 +413,20 @@ class _Cache:
     def _evicted(self, nbytes: int) -> list[_Block] | None:
         """Return the blocks that make room for a tile, after forgetting them; None if too many tiles are in use."""
         chosen, room = [], self._space - self._used
-        for tile, block in self._blocks.items():
-            if room >= nbytes:
-                break
-            if not block.users:
-                chosen.append(tile)
-                room += block.nbytes
+        if room < nbytes:
+            first = min(self._tasks)
+            for tile in sorted(self._blocks, key=lambda tile: self._next_use(tile, first), reverse=True):
+                block = self._blocks[tile]
+                if not block.users and room < nbytes:
+                    chosen.append(tile)
+                    room += block.nbytes
         return [self._blocks.pop(tile) for tile in chosen] if room >= nbytes else None
+
+    def _next_use(self, tile: Tile, first: int) -> float:
+        """Return the number of the next task from `first` on that uses a tile; infinity if there is none."""
+        uses = self._uses[tile]
+        place = bisect_left(uses, first)
+        return uses[place] if place < len(uses) else math.inf
 
     def _end(self, blocks: list[_Block]) -> None:
         """Free the memory of blocks that were forgotten. Raise the first failure after that."""
@@ -490,6 +525,83 @@ def _needs(tasks: Sequence[Task]) -> list[set[int]]:
     return needs
 
 
+class Places:
+    """Memory of one device for unfinished tiles.
+
+    If a task's steps read many tiles, and the memory is small, the same tiles go up for each task. With places, several
+    tasks make their first steps, then all of them the second steps, and so on: what one of them reads is there for the
+    others.
+    """
+
+    def __init__(self, sides: Sides, count: int) -> None:
+        self.sides, self.count = sides, count
+        self._tiles: dict[int, Tile] = {}  # the latest tile of each place
+
+    def together(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return tasks that do the same as at most `count` tasks, step by step.
+
+        A step that reads the tile of another one of the tasks comes at the end, in the order of the tasks.
+        """
+        own = {task.tile for task in tasks}
+        counts = []  # how many of a task's steps come first
+        for task in tasks:
+            early = (i for i, step in enumerate(task.steps) if not own.isdisjoint(step.reads))
+            counts.append(min(next(early, len(task.steps)), len(task.steps) - 1))
+        result = []
+        for i in range(max(counts)):
+            part = []
+            for place, (task, count) in enumerate(zip(tasks, counts, strict=True)):
+                if i < count:
+                    before = (self._tiles[place],) if not i and place in self._tiles else ()
+                    after = (*task.after, *before)
+                    part.append(task._replace(steps=task.steps[i : i + 1], after=after, stores=False))
+            result += _sorted_by_reads(part)
+        result += [task._replace(steps=task.steps[count:]) for task, count in zip(tasks, counts, strict=True)]
+        self._tiles.update(enumerate(task.tile for task in tasks))
+        return result
+
+    def in_blocks(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return tasks that do the same as tasks of any number, which are together in blocks of rows and columns."""
+        rows, columns = (
+            {start: i for i, start in enumerate(dict.fromkeys(starts))}
+            for starts in ((task.tile.top for task in tasks), (task.tile.left for task in tasks))
+        )
+        heights = range(1, min(self.count, len(rows)) + 1)
+        height, width = min(
+            ((height, min(self.count // height, len(columns))) for height in heights),
+            key=lambda block: -(-len(rows) // block[0]) * -(-len(columns) // block[1]) * sum(block),
+        )
+        blocks: dict[tuple[int, int], list[Task]] = defaultdict(list)
+        for task in tasks:
+            blocks[rows[task.tile.top] // height, columns[task.tile.left] // width].append(task)
+        return [task for block in sorted(blocks) for task in self.together(blocks[block])]
+
+
+def _sorted_by_reads(tasks: list[Task]) -> list[Task]:
+    """Sort tasks of one step, which read one or two tiles: the fewer tiles are read again and again, and stay there."""
+    reads = [(task.steps[0].reads[0], task.steps[0].reads[-1]) for task in tasks]
+    firsts, seconds = (len({*column}) for column in zip(*reads, strict=True))
+    order = sorted(range(len(tasks)), key=lambda i: reads[i] if firsts >= seconds else reads[i][::-1])
+    return [tasks[i] for i in order]
+
+
+def places_for(
+    sides: Sides, devices: Sequence[Device], itemsize: int, nbytes: float, reserved: int = 0
+) -> Places | None:
+    """Return the places for tiles of one device's memory, None if there are too few.
+
+    nbytes: of all tiles; if they fit, they need no places. reserved: bytes for other tiles.
+    """
+    space = sides.nbytes - reserved
+    if len(devices) > 1 or nbytes <= space:
+        return None
+    side = int(math.sqrt(space / (_IN_PLACES * itemsize)))
+    side = side // _UNIT * _UNIT if side > _UNIT else side
+    if side**2 * itemsize < _LEAST_IN_PLACES:
+        return None
+    return Places(Sides(side, sides.nbytes), int(space / (side * side * itemsize)) - _READ)
+
+
 def compute(
     name: str,
     arrays: dict[str, NDArray[Any]],
@@ -498,11 +610,12 @@ def compute(
     sides: Sides,
     one_order: bool = False,
     note: str = "",
+    hidden: str = "",
 ) -> None:
     """Compute the tasks.
 
     arrays: by the names in tiles. one_order: whether all tiles have the order of the first task's array on the device.
-    note: the note of an error, instead of the list of finished tiles.
+    note: the note of an error, instead of the list of finished tiles. hidden: an array that this list leaves out.
     """
     if not tasks:
         return
@@ -516,21 +629,28 @@ def compute(
             raise DirectionError(f"{name}: {key} is read-only; pass a writable array")
     order = order_of(arrays[tasks[0].tile.name])
     orders = {key: order if one_order else order_of(array) for key, array in arrays.items()}
-    caches = {device: _Cache(name, device, arrays, orders, sides) for device in devices}
+    uses: dict[Tile, list[int]] = defaultdict(list)
+    for number, task in enumerate(tasks):
+        for tile in {task.tile, *(tile for step in task.steps for tile in step.reads)}:
+            uses[tile].append(number)
+    caches = {device: _Cache(name, device, arrays, orders, sides, uses) for device in devices}
 
     def work(device: Device, following: Callable[[], int | None]) -> None:
         cache = caches[device]
         while (number := following()) is not None:
             task = tasks[number]
+            cache.begin(number)
             pointer = cache.take(task.tile, task.loads)
             try:
                 for step in task.steps:
                     _make(step, pointer, cache)
-                cache.store(task.tile, pointer, task.uplo)
+                if task.stores:
+                    cache.store(task.tile, pointer, task.uplo)
             except BaseException as error:
                 cache.lose_after(error, task.tile)
                 raise
-            cache.free(task.tile)
+            cache.free(task.tile, holds=not task.stores)
+            cache.end(number)
             for other in caches.values():
                 if other is not cache:
                     other.drop(task.tile)
@@ -546,8 +666,9 @@ def compute(
 
     def described(done: list[int]) -> str:
         last = {task.tile: number for number, task in enumerate(tasks)}
-        finished = [number for number in done if last[tasks[number].tile] == number]
-        halves = [number for number in done if last[tasks[number].tile] not in done]
+        stored = [number for number in done if tasks[number].stores and tasks[number].tile.name != hidden]
+        finished = [number for number in stored if last[tasks[number].tile] == number]
+        halves = [number for number in stored if last[tasks[number].tile] not in done]
         return note or note_of([*map(part_of, finished)], [*map(part_of, halves)])
 
     def stop() -> None:

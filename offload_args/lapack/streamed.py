@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,20 @@ from ..blas.gemm import gemm
 from ..blas.level1 import swap
 from ..blas.level3 import herk, trsm
 from ..blas.streamed import check_arrays, devices_of, refuse_shared, triangular
-from ..blas.tiles import THREADS, Sides, Step, Task, Tile, compute, cuts, free_space, order_of, sides_for
+from ..blas.tiles import (
+    THREADS,
+    Places,
+    Sides,
+    Step,
+    Task,
+    Tile,
+    compute,
+    cuts,
+    free_space,
+    order_of,
+    places_for,
+    sides_for,
+)
 from ..dtypes import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError, PresentError
 from ..pointers import DevicePtr
@@ -104,58 +117,130 @@ def _run_definite(
     if not len(A):
         return
     sides = sides_for(name, used, A.itemsize, len(A))
+    # Few right sides are solved while the factors are there; B is not written before A is known to be definite.
+    solves = potrf is not None and B is not None and B.nbytes <= sides.nbytes / 16
+    reserved = B.nbytes if B is not None and solves else 0
+    places = places_for(sides, used, A.itemsize, A.nbytes / 2, reserved) if potrf else None
+    if places and places.count < 1.5 * len(cuts(len(A), places.sides.side)):  # less than two columns
+        places = None
+    sides = places.sides if places else sides
     rows = cuts(len(A), sides.side)
     tasks: list[Task] = []
-    if potrf:
-        tasks += _cholesky(name, potrf, rows, uplo)
     if B is not None:
         arrays["B"] = _columns(B)
+    if potrf:
+        tasks += _cholesky(name, potrf, rows, uplo, places, arrays["B"].shape[1] if places and solves else 0)
+    if places and solves:
+        arrays["Y"] = np.array(arrays["B"], order=order_of(arrays["B"]))  # type: ignore[call-overload]
+        tasks += _backward(rows, arrays["B"].shape[1], uplo)
+    elif B is not None:
         sizes = rows, cuts(arrays["B"].shape[1], sides.side)
         after = (Tile("A", *rows[-1], *rows[-1]),)  # no later task can find that A is not definite
         for trans in ("C", "N") if uplo == "U" else ("N", "C"):
             tasks += triangular(
                 trsm, gemm, True, 1.0, ("A", "B"), sizes, after, side="L", uplo=uplo, trans=trans, diag="N"
             )
-    compute(name, arrays, tasks, used, sides, one_order=A.dtype.kind == "c")
+    compute(name, arrays, tasks, used, sides, A.dtype.kind == "c", hidden="Y")
 
 
-def _cholesky(name: str, potrf: Callable[..., None], rows: list[Range], uplo: str) -> list[Task]:
-    """Return the tasks of potrf: column by column of tiles of L, or row by row of tiles of U."""
-    is_upper = uplo == "U"
-    ops = ("C", "N") if is_upper else ("N", "C")
+class _Cholesky(NamedTuple):
+    """The tasks of a Cholesky factorization, on tiles (i, j) of L, or on their mirror images in U."""
 
-    def at(i: Range, j: Range) -> Tile:
-        """Return tile (i, j) of L, or the tile of U that is its mirror image."""
-        return Tile("A", *j, *i) if is_upper else Tile("A", *i, *j)
+    name: str
+    potrf: Callable[..., None]
+    uplo: str
 
-    def update(c: DevicePtr, a: DevicePtr) -> None:
-        herk(-1.0, a, 1.0, c, uplo=uplo, trans=ops[0])
+    @property
+    def _ops(self) -> tuple[str, str]:
+        return ("C", "N") if self.uplo == "U" else ("N", "C")
 
-    def multiply(c: DevicePtr, a: DevicePtr, b: DevicePtr) -> None:
-        gemm(-1.0, a, b, 1.0, c, trans_a=ops[0], trans_b=ops[1])
+    def at(self, i: Range, j: Range) -> Tile:
+        return Tile("A", *j, *i) if self.uplo == "U" else Tile("A", *i, *j)
 
-    def solve(c: DevicePtr, a: DevicePtr) -> None:
-        trsm(1.0, a, c, side="L" if is_upper else "R", uplo=uplo, trans="C")
+    def _update(self, i: Range, j: Range, k: Range) -> Step:
+        """Return the step that subtracts the product of the tiles (i, k) and (j, k) from tile (i, j)."""
+        trans_a, trans_b = self._ops
 
-    def factor(first: int) -> Callable[[DevicePtr], None]:
-        def factor_tile(c: DevicePtr) -> None:
+        def update(c: DevicePtr, a: DevicePtr) -> None:
+            herk(-1.0, a, 1.0, c, uplo=self.uplo, trans=trans_a)
+
+        def multiply(c: DevicePtr, a: DevicePtr, b: DevicePtr) -> None:
+            gemm(-1.0, a, b, 1.0, c, trans_a=trans_a, trans_b=trans_b)
+
+        if i == j:
+            return Step(update, (self.at(j, k),))
+        return Step(multiply, (self.at(j, k), self.at(i, k)) if self.uplo == "U" else (self.at(i, k), self.at(j, k)))
+
+    def task(self, i: Range, j: Range, before: list[Range]) -> Task:
+        """Return the task that computes tile (i, j). before: the columns of tiles before j."""
+
+        def factor(c: DevicePtr) -> None:
             try:
-                potrf(c, uplo=uplo)
+                self.potrf(c, uplo=self.uplo)
             except np.linalg.LinAlgError as error:
-                raise _refused(name, _INDEFINITE, first + error.info) from None  # type: ignore[attr-defined]
+                raise _refused(self.name, _INDEFINITE, j[0] + error.info) from None  # type: ignore[attr-defined]
 
-        return factor_tile
+        def solve(c: DevicePtr, a: DevicePtr) -> None:
+            trsm(1.0, a, c, side="L" if self.uplo == "U" else "R", uplo=self.uplo, trans="C")
 
+        steps = [self._update(i, j, k) for k in before]
+        if i == j:
+            return Task(self.at(j, j), [*steps, Step(factor)], uplo=self.uplo)
+        return Task(self.at(i, j), [*steps, Step(solve, (self.at(j, j),))])
+
+    def forward(self, i: Range, j: Range, columns: Range) -> Task:
+        """Return the task of tile (i, j) in the solution of L Y = B, which Y has first: a product or a solution."""
+
+        def solve(y: DevicePtr, a: DevicePtr) -> None:
+            trsm(1.0, a, y, uplo=self.uplo, trans=self._ops[0])
+
+        def multiply(y: DevicePtr, a: DevicePtr, b: DevicePtr) -> None:
+            gemm(-1.0, a, b, 1.0, y, trans_a=self._ops[0])
+
+        tile, of_a = Tile("Y", *i, *columns), self.at(i, j)
+        if i == j:
+            return Task(tile, [Step(solve, (of_a,))])
+        return Task(tile, [Step(multiply, (of_a, Tile("Y", *j, *columns)))], stores=False)
+
+
+def _cholesky(
+    name: str,
+    potrf: Callable[..., None],
+    rows: list[Range],
+    uplo: str,
+    places: Places | None = None,
+    right_sides: int = 0,
+) -> list[Task]:
+    """Return the tasks of potrf: column by column of tiles of L, or row by row of tiles of U.
+
+    right_sides: the number of columns of Y, which has B, and gets the solution of L Y = B or U^H Y = B.
+    """
+    call = _Cholesky(name, potrf, uplo)
+    columns = [[(i, j) for i in rows if i >= j] for j in rows]
+    if not places:
+        return [call.task(i, j, [k for k in rows if k < j]) for column in columns for i, j in column]
     tasks = []
-    for j in rows:
-        before = [k for k in rows if k < j]
-        steps = [Step(update, (at(j, k),)) for k in before]
-        tasks.append(Task(at(j, j), [*steps, Step(factor(j[0]))], uplo=uplo))
-        for i in rows:
-            if i > j:
-                reads = [(at(j, k), at(i, k)) if is_upper else (at(i, k), at(j, k)) for k in before]
-                tasks.append(Task(at(i, j), [*(Step(multiply, pair) for pair in reads), Step(solve, (at(j, j),))]))
+    while columns:
+        chunk = columns.pop(0)
+        while columns and len(chunk) + len(columns[0]) <= places.count:
+            chunk += columns.pop(0)
+        tasks += places.together([call.task(i, j, [k for k in rows if k < j]) for i, j in chunk])
+        if right_sides:
+            tasks += [call.forward(i, j, (0, right_sides)) for i, j in chunk]
     return tasks
+
+
+def _backward(rows: list[Range], right_sides: int, uplo: str) -> list[Task]:
+    """Return the tasks that solve L^H X = Y or U X = Y, and write X to B."""
+    sizes, trans = (rows, [(0, right_sides)]), "N" if uplo == "U" else "C"
+    tasks = triangular(trsm, gemm, True, 1.0, ("A", "B"), sizes, side="L", uplo=uplo, trans=trans, diag="N")
+    return [
+        task._replace(steps=[Step(_copy, (task.tile._replace(name="Y"),)), *task.steps], loads=False) for task in tasks
+    ]
+
+
+def _copy(target: DevicePtr, source: DevicePtr) -> None:
+    target.copy_from(source)
 
 
 # -- LU ----------------------------------------------------------------------------------------------------------------

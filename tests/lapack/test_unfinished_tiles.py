@@ -1,0 +1,150 @@
+"""Cholesky factors of triangles that are larger than a device, on which unfinished tiles stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.typing import NDArray
+
+from helpers.small_tiles import finished
+from offload_args import Device, lapack, testing
+from offload_args.blas import tiles
+from offload_args.errors import OffloadError
+
+from .conftest import Matrices
+
+N = 128  # the order of a matrix of float64 with 128 KiB
+CAPACITY = 32 << 10
+
+
+@pytest.fixture(autouse=True)
+def tiles_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_LEAST", 8)
+    monkeypatch.setattr(tiles, "_UNIT", 1)
+    monkeypatch.setattr(tiles, "_SMALLEST", 4)
+    monkeypatch.setattr(tiles, "_LEAST_IN_PLACES", 128)
+
+
+def small(capacity: int = CAPACITY, **options: Any) -> Device:
+    return testing.sim_device(capacity=capacity, **options)
+
+
+def triangle(n: int, uplo: str) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = np.tril(np.ones((n, n), bool))
+    return mask if uplo == "L" else mask.T
+
+
+@pytest.mark.parametrize("uplo", ["U", "L"])
+@pytest.mark.parametrize(("right_sides", "most"), [(1, 1.9), (3, 2.4)])  # 3 are too many to stay there
+def test_a_large_triangle_goes_up_few_times(uplo: str, right_sides: int, most: float) -> None:
+    matrices = Matrices("float64")
+    H, right = matrices.definite(N), matrices.general(N, right_sides)
+    A, B = H.copy(), right.copy()
+    with testing.counting(small()) as moved:
+        lapack.posv(A, B, uplo=uplo, devices=["sim:0"])
+    assert matrices.near(H @ B, right)
+    own = triangle(N, uplo)
+    assert matrices.near(A[own], scipy.linalg.cholesky(H, lower=uplo == "L")[own])
+    assert np.array_equal(A[~own], H[~own])
+    assert moved.bytes_up < most * A.nbytes  # 3 if each tile of the factor is computed alone
+    assert moved.bytes_down < 0.7 * A.nbytes
+    testing.sim_device()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_random_sizes_and_capacities(dtype: str) -> None:
+    matrices, random = Matrices(dtype), np.random.default_rng(5)
+    for _ in range(6):
+        n, uplo = int(random.integers(40, 200)), str(random.choice(["U", "L"]))
+        device = small(int(n * n * np.dtype(dtype).itemsize * random.uniform(0.1, 0.7)))
+        H, right = matrices.definite(n), matrices.general(n, int(random.choice([1, 2, n // 2])))
+        order: Any = random.choice(["C", "F"])
+        A, B = np.array(H, order=order), np.array(right, order=order)
+        lapack.posv(A, B, uplo=uplo, devices=[device])
+        assert matrices.near(H @ B, right)
+        assert np.array_equal(A[~triangle(n, uplo)], H[~triangle(n, uplo)])
+    testing.sim_device()
+
+
+def test_two_devices_finish_each_tile_at_once() -> None:
+    matrices = Matrices("float64")
+    H, right = matrices.definite(N), matrices.general(N)
+    A, x = H.copy(), right.copy()
+    small()
+    testing.sim_device(capacity=CAPACITY, index=1)
+    lapack.posv(A, x, devices=["sim:0", "sim:1"])
+    testing.sim_device()
+    testing.sim_device(index=1)
+    assert matrices.near(H @ x, right)
+
+
+@pytest.mark.parametrize("uplo", ["U", "L"])
+def test_a_matrix_that_is_not_definite_leaves_the_right_sides(uplo: str) -> None:
+    matrices = Matrices("float64")
+    H, right = matrices.definite(N), matrices.general(N)
+    H[100, 100] = -1
+    A, x = H.copy(), right.copy()
+    with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.posv: A is not positive .* order 101") as caught:
+        lapack.posv(A, x, uplo=uplo, devices=[small()])
+    testing.sim_device()
+    done = finished(caught.value, "lapack.posv", A=A)["A"]
+    own = triangle(N, uplo) & done
+    own[100:, 100:] = False
+    factor = scipy.linalg.cholesky(H[:100, :100], lower=uplo == "L")
+    assert np.array_equal(x, right) and np.array_equal(A[~done], H[~done])
+    assert done.any() and np.allclose(A[:100, :100][own[:100, :100]], factor[own[:100, :100]])
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_after_a_failing_call_finished_tiles_are_named() -> None:
+    matrices, failed = Matrices("float64"), 0
+    H, right = matrices.definite(N), matrices.general(N)
+    factor, solution = scipy.linalg.cholesky(H), np.linalg.solve(H, right)
+    upper = triangle(N, "U")
+    for k in (1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200):
+        device = small()
+        A, x = H.copy(), right.copy()
+        testing.fail_call(device, k)
+        try:
+            lapack.posv(A, x, devices=[device])
+        except OffloadError as error:
+            failed += 1
+            done = finished(error, "lapack.posv", A=A, B=x[:, np.newaxis])
+            assert np.allclose(A[done["A"] & upper], factor[done["A"] & upper])
+            assert np.array_equal(A[~done["A"]], H[~done["A"]])
+            rows = done["B"][:, 0]
+            assert np.allclose(x[rows], solution[rows]) and np.array_equal(x[~rows], right[~rows])
+        finally:
+            testing.sim_device()
+    assert failed >= 5
+
+
+def test_ctrl_c_names_the_finished_tiles() -> None:
+    H = Matrices("float64").definite(N)
+    device = small(delay_us=300)
+    A, factor = H.copy(), scipy.linalg.cholesky(H)
+
+    def interrupt() -> None:
+        while np.array_equal(A, H):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    (thread := threading.Thread(target=interrupt)).start()
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            lapack.potrf(A, devices=[device])
+            thread.join()
+            time.sleep(60)  # the interrupt comes here if the factorization was faster
+    finally:
+        testing.sim_device()
+    if getattr(caught.value, "__notes__", ()):
+        done = finished(caught.value, "lapack.potrf", A=A)["A"]
+        upper = triangle(N, "U") & done
+        assert done.any() and np.allclose(A[upper], factor[upper]) and np.array_equal(A[~done], H[~done])
