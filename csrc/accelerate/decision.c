@@ -387,8 +387,8 @@ static void restore(const kept *k) {
 static bool try_call(oa_program_call *call, const wanted *how, const oa_program_operand *operands, int count) {
   call->noted = false;
   call->is_odd = how->refused == OA_REFUSED_VARIANT;
-  if (inside || !atomic_load_explicit(&on, memory_order_relaxed) || oa_record_is_child() || atomic_load(&oa_forked))
-    return false;
+  if (inside || oa_record_passes(call)) return false;
+  if (!atomic_load_explicit(&on, memory_order_relaxed) || oa_record_is_child() || atomic_load(&oa_forked)) return false;
   const kept program = keep();
   inside = 1;
   atomic_fetch_add(&busy, 1);
@@ -476,6 +476,7 @@ int oa_accelerate_start(const oa_accelerate_options *caller_options) {
     device = lapack_device = -1;
   }
   options = *caller_options;
+  oa_record_end_passing();
   saved = 0;
   failures = 0;
   again_at = 0;
@@ -498,6 +499,7 @@ int oa_accelerate_stop(void) {
   oa_record_lock();
   device = lapack_device = -1;
   atomic_store(&has_steps, false);
+  oa_record_end_passing();
   oa_record_close();
   oa_record_unlock();
   oa_known_lock();
@@ -534,6 +536,7 @@ int oa_accelerate_use(int number, const oa_accelerate_rates *rates) {
   if (!rates) oa_model_nominal(&nominal);
   room = number == -1 ? 0 : info.memory_total / 2;
   oa_model_set(rates ? rates : &nominal);
+  oa_record_end_passing();
   device = number;
   atomic_store(&has_steps, number != -1 && ((info.flags & OA_DEVICE_HOST_CALLS) || strcmp(info.backend, "cuda") == 0));
   memset(is_lacking, 0, sizeof is_lacking);

@@ -11,13 +11,22 @@
 enum { ROWS = 4096, UNDER_WAY = 64, KINDS = 4096 };
 /* The first ASKED short calls of one kind ask for their places, and then one call in SAMPLED. SAMPLED is a prime
  * number, so that the lines of a loop ask in turns. */
-enum { ASKED = 64, SAMPLED = 17 };
+enum { ASKED = 64, SAMPLED = 17, PASSING = 64 };
 
 /* The latest short call of a kind that asked for its place. */
 typedef struct latest {
   unsigned kind;
   int site, asked, left; /* left: how many further calls count for the same place */
 } latest;
+
+/* Calls of one routine and sizes that the CPU makes at once. */
+typedef struct passing {
+  _Alignas(64) _Atomic uint64_t key; /* identifies the routine and the sizes; 0: none */
+  atomic_int left;                   /* the number of calls that still pass; 0 or less: none */
+  int passes;                        /* the number of calls that `left` began with */
+  int row, reason;                   /* the calls count for this row, as refused for this reason */
+  double seconds;                    /* measured in the latest call that took the long way */
+} passing;
 
 typedef struct under_way {
   uint64_t serial, thread; /* serial is 0 in a free entry */
@@ -40,6 +49,8 @@ static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
 static uint64_t planned_kinds[KINDS / 64]; /* a bit for each kind of calls that the plan sometimes lets go */
 static latest places_of_short_calls[KINDS];
+static passing passing_calls[PASSING];
+static bool wants_sites; /* the last option of oa_record_begin */
 static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
@@ -86,6 +97,55 @@ static void note_latest(const oa_program_call *call, int site) {
   if (of->asked == ASKED) of->left = SAMPLED - 1;
 }
 
+/* -- short calls that pass -- */
+
+static uint64_t key_of(const oa_program_call *call) {
+  const int64_t sizes[] = {call->m, call->n, call->k};
+  uint64_t key = (uint64_t)(uintptr_t)call->routine;
+  for (int i = 0; i < 3; i++) {
+    key = (key ^ (uint64_t)sizes[i]) * 0x9e3779b97f4a7c15u;
+    key ^= key >> 29;
+  }
+  return key | 1;
+}
+
+bool oa_record_passes(const oa_program_call *call) {
+  const uint64_t key = key_of(call);
+  passing *of = &passing_calls[key / 2 % PASSING];
+  return atomic_load_explicit(&of->key, memory_order_relaxed) == key &&
+         atomic_load_explicit(&of->left, memory_order_relaxed) > 0 &&
+         atomic_fetch_sub_explicit(&of->left, 1, memory_order_relaxed) > 0;
+}
+
+/* Adds the calls that passed to their row. No more calls pass. */
+static void settle(passing *of) {
+  const int left = atomic_exchange(&of->left, 0), passed = of->passes - (left > 0 ? left : 0);
+  of->passes = 0;
+  rows[of->row].calls += passed;
+  rows[of->row].refused[of->reason] += passed;
+  rows[of->row].host_seconds += passed * of->seconds;
+}
+
+void oa_record_end_passing(void) {
+  for (int i = 0; i < PASSING; i++) settle(&passing_calls[i]);
+}
+
+/* Lets the next calls of the routine and sizes of a short call pass, unless their places are still to be asked for. */
+static void let_pass(const oa_program_call *call, const oa_accelerate_row *row, double seconds) {
+  latest *place = &places_of_short_calls[kind_of(call) % KINDS];
+  if (wants_sites && (row->site == OA_SITE_NONE || place->kind != kind_of(call) || place->asked < ASKED)) return;
+  if (wants_sites) place->left = 0;
+  const uint64_t key = key_of(call);
+  passing *of = &passing_calls[key / 2 % PASSING];
+  settle(of);
+  of->passes = SAMPLED - 1;
+  of->row = (int)(row - rows);
+  of->reason = call->reason;
+  of->seconds = seconds;
+  atomic_store(&of->key, key);
+  atomic_store(&of->left, of->passes);
+}
+
 /* -- calls under way -- */
 
 static void make_condition(void) {
@@ -121,6 +181,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   call->serial = ++serials;
   call->site = OA_SITE_NONE;
   call->is_listed = false;
+  wants_sites = wants_site;
   if (!wants_site || (call->is_short && takes_latest(call))) return;
   int (*find)(void) = atomic_load(&finder);
   int site = OA_SITE_LATER;
@@ -271,6 +332,7 @@ void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
                              call->reason != OA_REFUSED_OVERLAP && call->reason != OA_REFUSED_LENT &&
                              call->reason != OA_REFUSED_ODD_BEFORE && !call->is_odd;
   if (was_predicted && seconds > call->predicted_device) row->predicted_savings += seconds - call->predicted_device;
+  if (call->is_short) let_pass(call, row, seconds);
 }
 
 /* -- the plan -- */
@@ -308,6 +370,7 @@ int oa_accelerate_read(oa_accelerate_row *to, int capacity, int *count, int64_t 
   *small = atomic_load(&oa_program_small);
   if (oa_record_is_child()) return OA_OK;
   oa_record_lock();
+  oa_record_end_passing();
   *count = row_count;
   if (capacity > 0) memcpy(to, rows, sizeof *rows * (size_t)(capacity < row_count ? capacity : row_count));
   oa_record_unlock();
@@ -317,6 +380,7 @@ int oa_accelerate_read(oa_accelerate_row *to, int capacity, int *count, int64_t 
 int oa_accelerate_clear(void) {
   if (oa_record_is_child()) return OA_OK;
   oa_record_lock();
+  oa_record_end_passing();
   row_count = 0;
   memset(places, 0, sizeof places);
   memset(places_of_short_calls, 0, sizeof places_of_short_calls);

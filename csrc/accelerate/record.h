@@ -16,6 +16,12 @@ bool oa_record_is_child(void);
  * the same place. `planned`: an oa_accelerate_planning. Call this function and the functions below under the lock. The
  * lock is free during the wait. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
+/* Returns whether the CPU makes a call at once, because calls of the same routine and sizes were short. One in a few of
+ * them takes the long way, which measures it. Counts the call; the caller has no lock. Reads one line of the cache,
+ * because a call that reads much memory leaves the data of hooks in no cache of the processor. */
+bool oa_record_passes(const oa_program_call *call);
+/* Ends this for all calls, because the options or the device change. */
+void oa_record_end_passing(void);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);
 /* Adds a call that ended to its row. */
