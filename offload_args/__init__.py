@@ -121,8 +121,9 @@ def __getattr__(name: str) -> Any:
     if name == "library":  # the name of `libraries` in 0.1
         return importlib.import_module(f"{__name__}.libraries")
     from ._advice import of_package
+    from .display import no_name
 
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{of_package(name, __all__)}", name=name)
+    raise no_name(__name__, name, of_package(name, __all__))
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import re
 import sys
@@ -18,12 +19,12 @@ from .errors import ArgumentTypeError, OffloadError
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "how_to_run",
     "is_of_signature",
-    "note_read_only",
+    "note_remedy",
     "of_package",
     "refuse_function",
     "signature_error",
@@ -38,21 +39,50 @@ _FORMS: Final = {
     "Device": '; the number stands in the name, Device("cuda:0")',
 }
 
+#: {class: the remedy for a program that calls it}.
+_MAKERS: Final = {
+    "Graph": "region.capture makes one: write with region.capture(x=dx) as g",
+    "Kernel": "Kernel.compile, Module.kernel and kernels.elementwise make one, and so does @kernel: write @kernel "
+    "before a function",
+    "kernels.PythonKernel": "kernels.elementwise and @kernel make one: write @kernel before a function",
+    "kernels.Reduction": 'kernels.reduce makes one: write kernels.reduce("sum", x=np.float64)',
+    "recording.Recording": 'record makes one: write with record("file.jsonl.gz")',
+    "scripts.Accelerated": "accelerate makes one: write with accelerate() as a",
+    "scripts.Report": "accelerate makes one: write with accelerate() as a, and then a.report",
+    "sparse.LentMatrix": "sparse.lend makes one: write with sparse.lend(A) as dA",
+    "testing.Moved": "testing.counting makes one: write with testing.counting(device) as moved",
+    "tracing.Summary": "trace makes one: write with trace() as t, and then t.summary",
+    "tracing.Trace": "trace makes one: write with trace() as t",
+}
+
 #: The modules whose functions take NumPy arrays as well as pointers, and return new arrays.
 _DIRECT: Final = ("fft", "linalg", "sparse")
 
 
-def title(function: Any) -> str:
-    """Return a function's name in programs, such as "blas.gemv"; the plain name outside this package."""
+def title(function: Any, subject: Any = None) -> str:
+    """Return a function's name in programs, such as "blas.gemv"; the plain name outside this package.
+
+    subject: for a method, the object or the class that has it.
+    """
     name = getattr(function, "__name__", type(function).__name__)
     package, _, rest = (getattr(function, "__module__", None) or "").partition(".")
     owner, _, method = getattr(function, "__qualname__", "").rpartition(".")
     if owner and "<" not in owner:
-        return str(owner if method in ("__init__", "__new__") else function.__qualname__)
-    public = vars(sys.modules[__package__]).get(name)
-    if package != __package__ or not rest or function in (public, getattr(public, "__wrapped__", None)):
-        return name
-    return f"{rest.partition('.')[0]}.{name}"
+        kind = subject if isinstance(subject, type) else type(subject)
+        if subject is not None and hasattr(kind, method):
+            owner = kind.__name__
+        if method == "__call__":
+            return owner.lower()  # an object with this name is called
+        name = owner if method in ("__init__", "__new__") else f"{owner}.{method}"
+        is_public = owner in sys.modules[__package__].__all__
+    else:
+        is_public = name in sys.modules[__package__].__all__ and function in _with_inner(name)
+    return name if is_public or package != __package__ or not rest else f"{rest.partition('.')[0]}.{name}"
+
+
+def _with_inner(name: str) -> tuple[Any, Any]:
+    public = getattr(sys.modules[__package__], name)
+    return public, getattr(public, "__wrapped__", None)
 
 
 def of_package(name: str, names: Sequence[str]) -> str:
@@ -91,10 +121,30 @@ def refuse_function(function: Any) -> NoReturn:
     )
 
 
-def note_read_only(region: Any, error: ValueError) -> None:
-    """Add a note to NumPy's error about a write to an array that a region lends. The extension calls this function."""
-    if isinstance(error, OffloadError) or "read-only" not in str(error):
+def note_remedy(region: Any, error: ValueError | TypeError) -> None:
+    """Add the remedy to an error of NumPy or Python that leaves a region. The extension calls this function."""
+    if isinstance(error, OffloadError):
         return
+    if isinstance(error, TypeError):
+        _note_signature(error)
+    elif "read-only" in str(error):
+        _note_read_only(region, error)
+
+
+def _note_signature(error: TypeError) -> None:
+    """Add the remedy to an error about the arguments of a pointer's method: `telling` would delay right calls.
+
+    This error begins with the method's name, and was raised before the method began.
+    """
+    name = re.match(r"DevicePtr\.([a-z]\w*)\(\) (missing|takes|got) ", str(error))
+    method = vars(DevicePtr).get(name[1]) if name else None
+    note = f"offload_args: {str(signature_error(method, error)).rpartition('; ')[2]}" if method else ""
+    if note and note not in getattr(error, "__notes__", ()):  # an inner region may have added it
+        error.add_note(note)
+
+
+def _note_read_only(region: Any, error: ValueError) -> None:
+    """Add a note to NumPy's error about a write to an array that a region lends."""
     lent = [getattr(argument, "array", argument) for argument in region._arguments]
     names: list[str] = []
     trace = error.__traceback__
@@ -145,18 +195,21 @@ def how_to_run(function: str, kernel: Any) -> str:
     return "@kernel, kernels.elementwise and Module.kernel make one"
 
 
-def written_as(function: Any, options: Sequence[str] | None = None) -> str:
+def written_as(function: Any, options: Sequence[str] | None = None, name: str = "") -> str:
     """Return the remedy with a function's arguments, such as "write blas.gemv(alpha, A, x, beta, y, ...)".
 
-    options: the keywords to list with their defaults; without any, "..." stands for all of them.
+    options: the keywords to list with their defaults; without any, "..." stands for all of them. name: the function's
+    name, if it is not its title.
     """
     code, defaults = function.__code__, function.__kwdefaults__ or {}
     order = [name for name in code.co_varnames[: code.co_argcount] if name not in ("self", "cls")]
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][: bool(code.co_flags & inspect.CO_VARARGS)]
+    order += [f"*{name}" for name in rest if name != "wrong"]
     if options:
         order += [f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options]
     elif code.co_kwonlyargcount:
         order.append("...")
-    return f"write {title(function)}({', '.join(order)})"
+    return f"write {name or title(function)}({', '.join(order)})"
 
 
 def _positional(count: str) -> str:
@@ -171,28 +224,38 @@ def is_of_signature(error: TypeError) -> bool:
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def signature_error(
-    function: Any, error: TypeError, arguments: Sequence[Any], keywords: Mapping[str, Any]
-) -> ArgumentTypeError:
-    """Return the error of arguments that do not fit a function's signature; `error` is Python's own."""
-    code, name = function.__code__, title(function)
+def signature_error(function: Any, error: TypeError, subject: Any = None) -> ArgumentTypeError:
+    """Return the error of arguments that do not fit a function's signature; `error` is Python's own.
+
+    subject: the first argument, which is the object or the class if the function is a method.
+    """
+    code, name = function.__code__, title(function, subject)
+    if name in _MAKERS and function.__name__ in ("__init__", "__new__"):
+        return ArgumentTypeError(f"{name}: a program does not call this class; {_MAKERS[name]}")
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     text = str(error).removeprefix(function.__qualname__).partition(". Did you mean")[0]
     count = code.co_argcount
     if names[:1] in (("self",), ("cls",)):  # Python counts this argument, too
-        names, count, arguments = names[1:], count - 1, arguments[1:]
+        names, count = names[1:], count - 1
         counts = r"\d+(?= positional arguments? but)|(?<=from )\d+|(?<=but )\d+"
         text = re.sub(counts, lambda number: str(int(number[0]) - 1), text)
         text = re.sub(r"takes (\d+) positional arguments?", lambda m: f"takes {m[1]} {_positional(m[1])}", text)
         text = text.replace("but 1 were", "but 1 was")
-    unknown = next((word for word in keywords if word not in names), "") if "keyword" in text else ""
+    return ArgumentTypeError(f"{name}{text}{_remedy(function, name, text, names, count)}")
+
+
+def _remedy(function: Any, name: str, text: str, names: Sequence[str], count: int) -> str:
+    """Return the end of a message, such as "; write blas.gemv(...)".
+
+    names: the function's parameters, of which the first `count` may stand by position.
+    """
+    unknown = next(iter(re.findall(r"unexpected keyword argument '(\w+)'", text)), "")
     instead = instead_of_keyword(name, unknown, names) if unknown else ""
     if unknown in ("device", "devices") and instead:
-        return ArgumentTypeError(f"{name}{text}{instead}")
-    options = names[count:] if len(arguments) > count or unknown or "keyword-only" in text else ()
-    remedy = written_as(function, options)
-    if len(arguments) > count and name.partition(".")[0] in ("blas", "lapack"):
+        return instead
+    too_many = " given" in text
+    options = names[count:] if too_many or unknown or "keyword-only" in text else ()
+    remedy = f"{instead}; {written_as(function, options, name)}"
+    if too_many and name.partition(".")[0] in ("blas", "lapack"):
         remedy += ": sizes, leading dimensions and increments come from the pointers"
-    if len(arguments) > count:
-        remedy += _FORMS.get(name, "")
-    return ArgumentTypeError(f"{name}{text}{instead}; {remedy}")
+    return remedy + (_FORMS.get(name, "") if too_many else "")

@@ -20,13 +20,15 @@ _REMEDIES: Final[dict[str, dict[str, str]]] = {
     "": {
         "check_finite": "leave it out: infinities and NaN are not looked for",
         "stream": "pass stream= to offload_args, whose region's calls run on it",
-        "device": "it runs on the device of its pointers: pass device= to offload_args, or to call",
-        "devices": "it runs on one device: pass device= to offload_args, or to call",
+        "device": "pass device= to offload_args, whose region is on this device",
+        "devices": "pass device= to offload_args, whose region is on one device",
         "dtype": "the dtype is that of the arrays: convert them first, x = x.astype(dtype)",
         **dict.fromkeys(("lapack_driver", "driver", "lwork", "permc_spec", "use_umfpack", "plan"), _CHOSEN),
         **dict.fromkeys(("subset_by_index", "subset_by_value"), "leave it out: slice the results, which are in order"),
     },
     "blas": {
+        "device": "it runs on the device of its pointers: pass device= to offload_args, or to call",
+        "devices": "it runs on one device: pass device= to offload_args, or to call",
         **dict.fromkeys(("m", "n", "k", "lda", "ldb", "ldc", "incx", "incy", "offx", "offy"), _SIZES),
         **dict.fromkeys(("overwrite_a", "overwrite_b", "overwrite_c", "overwrite_x", "overwrite_y"), "leave it out: "
                         "the results are written into the operands"),
@@ -71,6 +73,10 @@ _REMEDIES: Final[dict[str, dict[str, str]]] = {
         "cond": "write rcond=",
         "eigvals_only": 'write jobz="N"',
     },
+    "kernel": dict.fromkeys(
+        ("device", "devices", "target"), "a kernel runs on the device of its arguments: pass device= to offload"
+    ),
+    "reduction": {"out": "the result stands after the arrays: total(x, result)"},
     "trace": {"file": "save it after the block: with trace() as t: ...; t.save(file)"},
 }  # fmt: skip
 _TRIANGLES: Final = {

@@ -40,9 +40,9 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
         if name in adds:
             return namespace.setdefault(name, getattr(import_module(f".{adds[name]}", __package__), name))
         if name not in routines:
-            from .display import nearest
+            from .display import nearest, no_name
 
-            raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, public)}", name=name)
+            raise no_name(module, name, nearest(name, public))
         if name in deprecated:
             text = f"{library}.{name} is deprecated by its vendor; later versions of the library may lack it"
             warnings.warn(text, DeprecationWarning, stacklevel=2)

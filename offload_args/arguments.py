@@ -40,15 +40,16 @@ class _Direction(type):
         return Parameter(cls, np.dtype(dtype))
 
 
+@telling
 class _Declared(metaclass=_Direction):
     """Set the direction in which an array is lent."""
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any, *others: Any) -> None:
-        if others:
+    def __init__(self, array: Any, *wrong: Any) -> None:
+        if wrong:
             name = type(self).__name__
-            raise ArgumentTypeError(f"{name}: needs one array, got {1 + len(others)}: write {name}(x), {name}(y)")
+            raise ArgumentTypeError(f"{name}: needs one array, got {1 + len(wrong)}: write {name}(x), {name}(y)")
         self.array = array
 
     def __repr__(self) -> str:
@@ -141,6 +142,7 @@ class InOut(_Declared):
     __slots__ = ()
 
 
+@telling
 @final
 class Scratch:
     """Request device memory of a shape and dtype, without a host array.
@@ -166,7 +168,6 @@ class Scratch:
     dtype: np.dtype[Any]
     strides: tuple[int, ...]  #: in bytes
 
-    @telling
     def __init__(
         self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, *, order: Literal["C", "F"] = "C"
     ) -> None:

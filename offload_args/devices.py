@@ -55,6 +55,7 @@ class Residency(_core.ResidencyFields):
         return self.pages_written * 1.3e-6
 
 
+@telling
 @final
 class Device:
     """Name one device: "host", "cuda:0" or "sim:0".
@@ -82,7 +83,6 @@ class Device:
 
     _opened: ClassVar[dict[int, Device]] = {}
 
-    @telling
     def __new__(cls, name: str) -> Device:
         if not isinstance(name, str):
             raise ArgumentError(

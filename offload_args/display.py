@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-__all__ = ["html_table", "missing", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
+__all__ = [
+    "html_table",
+    "missing",
+    "nearest",
+    "no_name",
+    "plural",
+    "rate_text",
+    "shown",
+    "size_text",
+    "text_table",
+    "time_text",
+]
 
 _MOST_SHOWN: Final = 200  # characters
 _MOST_ITEMS: Final = 16
@@ -105,6 +117,21 @@ def missing(
         remedy = f"; use {elsewhere[name]}" if name in elsewhere else nearest(name, names)
         if name[:1] in [*"sdcz"] and name[1:] in names and name not in elsewhere:
             remedy = f"; use {name[1:]}: the dtype is that of the arrays"
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{remedy}", name=name)
+        raise no_name(module, name, remedy)
 
     return refuse
+
+
+def no_name(module: str, name: str, remedy: str) -> AttributeError | ImportError:
+    """Return the error of a name that a module lacks, for the module's `__getattr__`, which calls this function.
+
+    For `from module import name`, Python replaces an AttributeError by an ImportError without the remedy. So the error
+    is then an ImportError, unless the name is a module that is being imported.
+    """
+    from opcode import opmap
+
+    frame = sys._getframe(2)
+    is_import = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+    if is_import and f"{module}.{name}" not in sys.modules:
+        return ImportError(f"cannot import name {name!r} from {module!r}{remedy}", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{remedy}", name=name)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core
+from ._signatures import telling
 from .devices import by_number
+from .display import missing
 from .dtypes import DTYPE_NAMES
 from .errors import ArgumentError, DTypeError, HostPointerError, WrongDeviceError
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _FOLDER = Path(_core.__file__).resolve().parent
 
 
+@telling
 def get_include() -> str:
     """Return the folder of the C headers, for the compiler's option -I.
 
@@ -37,6 +40,7 @@ def get_include() -> str:
     return str(_FOLDER / "include")
 
 
+@telling
 def get_library() -> str:
     """Return the path of the C library.
 
@@ -51,6 +55,7 @@ def get_library() -> str:
     return str(_FOLDER / f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}")
 
 
+@telling
 def get_cmake_dir() -> str:
     """Return the value of the variable offload_args_DIR for CMake's find_package(offload_args): a folder.
 
@@ -61,6 +66,7 @@ def get_cmake_dir() -> str:
     return str(_FOLDER / "cmake")
 
 
+@telling
 def get_pkg_config_dir() -> str:
     """Return the folder of offload_args.pc, for PKG_CONFIG_PATH.
 
@@ -71,6 +77,7 @@ def get_pkg_config_dir() -> str:
     return str(_FOLDER / "pkgconfig")
 
 
+@telling
 def get_fortran_module() -> str:
     """Return the path of offload_args.f90, the Fortran module of the C API, which programs compile.
 
@@ -92,6 +99,7 @@ def libs() -> list[str]:
     return [f"-L{folder}", "-loffload_args", f"-Wl,-rpath,{folder}"]
 
 
+@telling
 def declare_status(
     function: Any, *, success: int | Collection[int] = 0, error: Callable[[int], object] | None = None
 ) -> None:
@@ -143,3 +151,7 @@ def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
         f"offload_args: an argument is on {by_number(value._device)}, needs to be on {by_number(device)}; "
         "lend it in a region there"
     )
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

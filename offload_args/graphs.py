@@ -16,6 +16,7 @@ import numpy as np
 from . import _core
 from ._bodies import fixed_values
 from ._operands import checking
+from ._signatures import telling
 from .arguments import Scratch
 from .display import plural, shown, size_text
 from .dtypes import converted, copied, spelled
@@ -36,6 +37,7 @@ from .pointers import DevicePtr, _values, listed
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Never
 
 __all__ = ["Capture", "Graph", "Node"]
 
@@ -92,13 +94,14 @@ class Graph:
 
     __slots__ = ("__weakref__", "_handle", "_lock", "_names", "_region")
 
+    @telling
     def __init__(self) -> None:
         self._handle: object = None
         self._lock = threading.RLock()  # a replay may run code of Python, such as a handler that replays the graph
         self._names: dict[str, DevicePtr[Any]] = {}
         self._region: _core.Region[Any] | None = None
 
-    def replay(self, /, **contents: Any) -> None:
+    def replay(self, /, *wrong: Never, **contents: Any) -> None:
         """Run the captured calls.
 
         contents: new contents by their names in `capture`. They are host arrays or pointers of the same shape and
@@ -120,6 +123,11 @@ class Graph:
 
         See also: Graph.update, offload_args.capture; docs/guide/graphs.md.
         """
+        if wrong:
+            raise ArgumentTypeError(
+                f"Graph.replay: contents stand by their names, got {len(wrong)} by position; write "
+                f"g.replay({next(iter(self._names), 'x')}=...), and name pointers by region.capture(x=dx)"
+            )
         with _holding(self._lock):
             handle = self._usable("replay")
             if contents and not _is_child:
@@ -129,6 +137,7 @@ class Graph:
             except StalePointerError as error:
                 raise _stale("Graph.replay", error) from None
 
+    @telling
     def update(self, /, **names: Any) -> Capture:
         """Capture new calls in place of the old calls, for example for another shape: `with g.update(x=dx): ...`.
 
@@ -197,6 +206,7 @@ class Graph:
             nodes.append(Node(caller_name(function), reads, writes))
         return tuple(nodes)
 
+    @telling
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:
         """Return an SVG drawing of the captured calls: a box for each call, an arrow for each array that a call reads.
 

@@ -25,8 +25,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from . import _core
+from ._signatures import telling
 from ._table import LIBRARIES
-from .display import shown
+from .display import missing, shown
 from .errors import LibraryError
 
 if TYPE_CHECKING:
@@ -307,6 +308,7 @@ def driver(backend: str) -> str:
         return ""
 
 
+@telling
 def loaded(name: str) -> Library | None:
     """Return a library if it is loaded.
 
@@ -322,6 +324,7 @@ def loaded(name: str) -> Library | None:
     return Library(name, path, version, _found.get(name, "oa_library_open")) if path else None
 
 
+@telling
 def load(name: str) -> Library:
     """Load a library, such as "cublas", now rather than at its first call.
 
@@ -340,3 +343,7 @@ def load(name: str) -> Library:
         if library is None:
             raise LibraryError(f"{name}: {failure}")
     return library
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

@@ -150,6 +150,7 @@ class Update:
                 _core.lock_if_lent(self._opened.pop())  # the region may have been left in the meantime
 
 
+@telling
 def open_regions() -> list[offload_args]:
     """Return the open regions of all threads, such as regions that a notebook's cells left open. The oldest is first.
 

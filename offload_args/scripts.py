@@ -21,13 +21,14 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from types import FrameType, TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
 from . import _core
+from ._signatures import telling
 from .devices import Device, is_name
-from .display import html_table, nearest, plural, shown, size_text, text_table, time_text
+from .display import html_table, missing, nearest, plural, shown, size_text, text_table, time_text
 from .errors import ArgumentError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
 from .tracing.source import Place
@@ -224,6 +225,7 @@ class Row(NamedTuple):
     missed: float  #: seconds that the device would have saved in calls that did not go, by the model
 
 
+@telling
 class Report:
     """A report of the decisions on the program's calls.
 
@@ -335,6 +337,7 @@ class Report:
         return html_table("; ".join(self._lines()), header, rows)
 
 
+@telling
 class Accelerated:
     """Keep accelerate() on until stop() or the end of the `with` block.
 
@@ -498,6 +501,7 @@ class Accelerated:
         return f"<accelerate: {'off' if self._ended is not None else 'on'}, {self.report._lines()[0]}>"
 
 
+@telling
 def accelerate(
     device: Device | str | None = None,
     *,
@@ -593,3 +597,7 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """End the acceleration that %accelerate started, for %unload_ext and %reload_ext offload_args of IPython."""
     _stop_of_cells()
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

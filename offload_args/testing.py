@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from . import _core, libraries
+from ._signatures import telling
 from .devices import Counters, Device, as_device, opened
+from .display import missing
 from .errors import ArgumentError
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
 _settings: dict[int, tuple[int, int]] = {}
 
 
+@telling
 def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0, *, ordered: bool = True) -> Device:
     """Return the simulated device with this index, 0 to 7.
 
@@ -59,6 +62,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0, *, ordered:
     return device
 
 
+@telling
 def fail_call(device: Device | str, k: int) -> None:
     """Make the k-th next backend call of a simulated device fail; k counts from 1, and with 0 no call fails.
 
@@ -80,6 +84,7 @@ def fail_call(device: Device | str, k: int) -> None:
     _core.sim_configure(number, capacity, k, delay_us)
 
 
+@telling
 def backend_calls(device: Device | str) -> int:
     """Return the number of backend calls that a simulated device has received.
 
@@ -96,6 +101,7 @@ def backend_calls(device: Device | str) -> int:
     return _core.sim_backend_calls(as_device(device).number)
 
 
+@telling
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
     """Load a double of a vendor library, instead of the real library, for the devices of a backend.
 
@@ -113,6 +119,7 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
 
 
 @contextmanager
+@telling
 def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
     """Run a block with another value of OFFLOAD_ARGS_RESIDENCY, or as if the system could not watch pages.
 
@@ -138,6 +145,7 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
 
 
 @contextmanager
+@telling
 def coherent(mode: Literal["never", "auto", "always"] = "always") -> Iterator[None]:
     """Run a block with another OFFLOAD_ARGS_COHERENT.
 
@@ -162,6 +170,7 @@ def coherent(mode: Literal["never", "auto", "always"] = "always") -> Iterator[No
 
 
 @contextmanager
+@telling
 def part_cost(nbytes: int = 0) -> Iterator[None]:
     """Run a block in which each copy up of a part of an array counts for this number of bytes.
 
@@ -182,6 +191,7 @@ def part_cost(nbytes: int = 0) -> Iterator[None]:
         _core.part_cost_configure(-1)
 
 
+@telling
 def no_mappings_left() -> None:
     """Raise AssertionError if a device still has a live mapping or region.
 
@@ -204,6 +214,7 @@ def no_mappings_left() -> None:
         raise AssertionError("still present: " + "; ".join(left))
 
 
+@telling
 class Moved:
     """Give the increase of each counter of a device since the block began; the values are fixed when the block ends.
 
@@ -235,6 +246,7 @@ class Moved:
 
 
 @contextmanager
+@telling
 def counting(device: Device | str) -> Iterator[Moved]:
     """Count a device's operations in a block, as in `with counting(device) as moved: ...; assert moved.copies_up == 2`.
 
@@ -254,3 +266,7 @@ def counting(device: Device | str) -> Iterator[Moved]:
         yield moved
     finally:
         moved._after = counted.counters
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

@@ -193,7 +193,8 @@ static PyObject *call_by_tiles(const Call *call, PyObject *function) {
 /* (function, *arguments, **keywords) -> the function's value */
 static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count, PyObject *names) {
   if (count < 1) {
-    PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
+    PyErr_SetString(python.type_error,
+                    "call() missing 1 required positional argument: 'function'; write call(blas.scal, 2.0, x)");
     return NULL;
   }
   Call request = {.values = values + 1, .names = names, .positional = count - 1, .reused = find_reused(values[0])};

@@ -534,9 +534,11 @@ static PyObject *kernel_call(PyObject *object, PyObject *arguments, PyObject *ke
   return result;
 }
 
-/* Returns 1 if there is a kernel among the positional arguments; 0 with TypeError. */
+/* Returns 1 if there is a kernel among the positional arguments; 0 with ArgumentTypeError. */
 static int has_kernel(const char *function, Py_ssize_t count) {
-  if (count < 1) PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional argument: 'kernel'", function);
+  if (count < 1)
+    PyErr_Format(python.type_error, "%s() missing 1 required positional argument: 'kernel'; write %s(kernel, x, y)",
+                 function, function);
   return count >= 1;
 }
 

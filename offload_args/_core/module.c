@@ -115,6 +115,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
                                          {"setflags", &python.setflags}, {NULL, NULL}};
   static const Attribute of_errors[] = {{"raise_status", &python.raise_status},
                                         {"ArgumentError", &python.argument_error},
+                                        {"ArgumentTypeError", &python.type_error},
                                         {"RegionError", &python.region_error},
                                         {"PerformanceWarning", &python.packed_warning},
                                         {"UnwrittenWarning", &python.unwritten_warning},

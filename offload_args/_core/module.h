@@ -45,6 +45,7 @@ struct python {
   PyObject *default_device;    /* () -> device number */
   PyObject *raise_status;      /* (status): raises */
   PyObject *argument_error;    /* ArgumentError */
+  PyObject *type_error;        /* ArgumentTypeError */
   PyObject *region_error;      /* RegionError */
   PyObject *packed_warning;    /* PerformanceWarning */
   PyObject *unwritten_warning; /* UnwrittenWarning */

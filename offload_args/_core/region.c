@@ -79,9 +79,9 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
     const int option = find_option(name, OPTIONS);
     failed = option < 0 || option == OPTIONS;
     if (option == OPTIONS)
-      PyErr_Format(PyExc_TypeError,
-                   "offload_args.__init__() got an unexpected keyword argument '%U'; arrays stand by position, and the "
-                   "keywords are device, stream, on_error, resident and guard",
+      PyErr_Format(python.type_error,
+                   "offload_args() got an unexpected keyword argument '%U'; arrays stand by position, and the "
+                   "keywords are device, stream, on_error, resident and guard: write offload_args(x, device=\"host\")",
                    name);
     else if (option >= 0)
       options.values[option] = Py_NewRef(value);
@@ -562,7 +562,20 @@ static PyObject *enter_as(PyObject *object, int by_open) {
 
 static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) { return enter_as(object, 0); }
 
-static PyObject *region_open(PyObject *object, PyObject *Py_UNUSED(nothing)) { return enter_as(object, 1); }
+/* Returns 1 if a method that takes no arguments got none; 0 with ArgumentTypeError. */
+static int has_none(const char *method, Py_ssize_t count, PyObject *names) {
+  count += names == NULL ? 0 : PyTuple_Size(names);
+  if (count > 0)
+    PyErr_Format(python.type_error,
+                 "offload_args.%s() takes no arguments, got %zd; arrays and options stand before: write "
+                 "region = offload_args(x, device=\"host\"), and then region.%s()",
+                 method, count, method);
+  return count == 0;
+}
+
+static PyObject *region_open(PyObject *object, PyObject *const *Py_UNUSED(values), Py_ssize_t count, PyObject *names) {
+  return has_none("open", count, names) ? enter_as(object, 1) : NULL;
+}
 
 /* Adds the current exception as a note to the body's exception, and clears it. */
 static void add_note(PyObject *body) {
@@ -610,13 +623,15 @@ static int is_bad_address(PyObject *body) {
   return is_fault;
 }
 
-/* Adds a note to NumPy's error about a write to an array that the region lent. */
-static void note_read_only(Region *self, PyObject *body) {
-  if (!PyErr_GivenExceptionMatches(body, PyExc_ValueError)) return;
+/* Adds a note to NumPy's error about a write to an array that the region lent, or to Python's error about arguments of
+ * a pointer's method. */
+static void note_remedy(Region *self, PyObject *body) {
+  if (!PyErr_GivenExceptionMatches(body, PyExc_ValueError) && !PyErr_GivenExceptionMatches(body, PyExc_TypeError))
+    return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *module = PyImport_ImportModule("offload_args._advice");
-  PyObject *none = module == NULL ? NULL : PyObject_CallMethod(module, "note_read_only", "OO", (PyObject *)self, body);
+  PyObject *none = module == NULL ? NULL : PyObject_CallMethod(module, "note_remedy", "OO", (PyObject *)self, body);
   if (none == NULL) PyErr_Clear();
   Py_XDECREF(none);
   Py_XDECREF(module);
@@ -638,7 +653,7 @@ int region_leave(Region *self, PyObject *body) {
   int status = body == NULL ? region_end(self, OA_COMMIT, &warnings)
                             : region_end_after_failure(self, self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
   if (body != NULL && warnings > 0) add_text(body, oa_last_warning());
-  if (body != NULL) note_read_only(self, body);
+  if (body != NULL) note_remedy(self, body);
   if (body != NULL && OA_UNLIKELY(self->guard || oa_guard_is_default()) && is_bad_address(body))
     add_text(body,
              "the region guards its arrays (guard=True), and a system call can't read or write one that is newer on "
@@ -669,12 +684,14 @@ static PyObject *region_exit(PyObject *object, PyObject *const *values, Py_ssize
   Py_RETURN_FALSE;
 }
 
-static PyObject *region_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
-  if (region_leave((Region *)object, NULL) < 0) return NULL;
+static PyObject *region_close(PyObject *object, PyObject *const *Py_UNUSED(values), Py_ssize_t count, PyObject *names) {
+  if (!has_none("close", count, names) || region_leave((Region *)object, NULL) < 0) return NULL;
   Py_RETURN_NONE;
 }
 
-static PyObject *region_discard(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+static PyObject *region_discard(PyObject *object, PyObject *const *Py_UNUSED(values), Py_ssize_t count,
+                                PyObject *names) {
+  if (!has_none("discard", count, names)) return NULL;
   Region *self = (Region *)object;
   int open = OPEN;
   if (!atomic_compare_exchange_strong(&self->state, &open, BUSY)) Py_RETURN_NONE;
@@ -711,7 +728,7 @@ static PyMethodDef region_methods[] = {
      "Enter the region and return a tuple with one DevicePtr per argument. Nothing moves yet."},
     {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
      "Leave the region: results come down, unless the body raised."},
-    {"open", region_open, METH_NOARGS,
+    {"open", (PyCFunction)(void (*)(void))region_open, METH_FASTCALL | METH_KEYWORDS,
      "Enter the region, as `with` does, and return a tuple with one DevicePtr per argument.\n\n"
      "This is for code without a block, such as the cells of a notebook. close() or discard() ends the region. An open "
      "region that is garbage-collected is discarded with a DiscardedWarning. A region that lends memory which another "
@@ -725,7 +742,7 @@ static PyMethodDef region_methods[] = {
      "    region.close()\n"
      "    print(x)  # [2. 2. 2.]\n\n"
      "See also: offload_args.close, offload_args.discard; docs/guide/notebooks.md."},
-    {"close", region_close, METH_NOARGS,
+    {"close", (PyCFunction)(void (*)(void))region_close, METH_FASTCALL | METH_KEYWORDS,
      "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
      "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving "
      "does.\n\n"
@@ -734,7 +751,7 @@ static PyMethodDef region_methods[] = {
      "    region.close()\n"
      "    print(dx.live)  # False\n\n"
      "See also: offload_args.open, offload_args.discard; docs/guide/notebooks.md."},
-    {"discard", region_discard, METH_NOARGS,
+    {"discard", (PyCFunction)(void (*)(void))region_discard, METH_FASTCALL | METH_KEYWORDS,
      "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
      "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device.\n\n"
      "    x = np.ones(3)\n"

@@ -154,7 +154,7 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
                 raise
             missing, argument = _left_out([name for name in order if name not in keywords], arguments, scalars)
             if not missing:
-                failure = signature_error(function, error, arguments, keywords)
+                failure = signature_error(function, error)
                 if len(arguments) + len(keywords) < len(order) and order[-1] in {*"yC"}:
                     failure.args = (f"{failure}, where {order[-1]} is an array that gets the result",)
                 raise failure from None

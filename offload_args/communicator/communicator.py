@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final
 
+from .._signatures import telling
 from ..devices import Device, as_device
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError, ForkedError
@@ -58,6 +59,7 @@ _MOST_RANKS: Final = 1 << 20
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
+@telling
 @final
 class Communicator:
     """Exchange and reduce device pointers among ranks: threads of this process, or processes.

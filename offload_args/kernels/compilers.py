@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from .. import _core
+from .._signatures import telling
 from ..cache import find, key_of, store
 from ..devices import Device
 from ..display import shown
@@ -82,6 +83,7 @@ class _Made(NamedTuple):
         return cls(data[end:], **json.loads(data[72:end]))
 
 
+@telling
 def include() -> str:
     """Return the folder of the headers that kernels in C include: `cc -I$(python -m offload_args.kernels)`.
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 import numpy as np
 
 from .. import _core
+from .._signatures import telling
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
-from ..display import shown
+from ..display import nearest, shown
 from ..dtypes import before_copy, c_strides, converted
 from ..errors import (
     ArgumentError,
@@ -64,9 +65,10 @@ class Shape(NamedTuple):
     ordered: bool = False  #: whether that argument also has to have the same order, C or Fortran
 
 
-_SHAPE: Final = frozenset(("grid", "block", "shared_bytes", "stream", "cooperative", "cluster"))
+_SHAPE: Final = ("grid", "block", "shared_bytes", "stream", "cooperative", "cluster")
 
 
+@telling
 class Kernel(_core.Kernel):
     """Launch a kernel: `vadd(da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
 
@@ -290,9 +292,13 @@ class Kernel(_core.Kernel):
         """Return the launcher of a call with keywords. If its grid or block is zeros, the arguments determine it."""
         for name in keywords:
             if name not in _SHAPE:
-                raise TypeError(
-                    f"{function}() got an unexpected keyword argument {name!r}; a kernel takes its arguments "
-                    "by position"
+                known = _SHAPE if function == "launch" else (*_SHAPE, "device", "on_error")
+                remedy = f"a kernel takes its arguments by position: write {function}(kernel, x, block=...)"
+                if name == "device":
+                    remedy = "it runs on the device of its pointers: write offload(kernel, x, device=...) for arrays"
+                raise ArgumentTypeError(
+                    f"{function}() got an unexpected keyword argument {name!r}{nearest(name, known)}; {remedy}; the "
+                    f"keywords are {', '.join(known)}"
                 )
         grid, block = (
             (0, 0, 0) if keywords.get(name) is None else self._sizes(name, keywords[name]) for name in ("grid", "block")

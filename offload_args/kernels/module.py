@@ -6,6 +6,7 @@ import difflib
 import os
 from typing import Any, final, overload
 
+from .._signatures import telling
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
@@ -17,6 +18,7 @@ from .variables import Variables
 __all__ = ["Module"]
 
 
+@telling
 @final
 class Module(Variables):
     """Hold the kernels of one file.

@@ -14,6 +14,7 @@ import operator
 from dataclasses import dataclass, fields
 from typing import ClassVar, Final, NamedTuple, Protocol
 
+from .._signatures import telling
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError, CoverageError
 
@@ -72,6 +73,7 @@ def default_threads(limits: Limits) -> int:
     return min(_THREADS, limits.good_threads)
 
 
+@telling
 @dataclass(frozen=True)
 class Partition:
     """Divide an array among the threads of a grid."""
@@ -109,6 +111,7 @@ class Partition:
         return f"{type(self).__name__}({', '.join(str(getattr(self, field.name)) for field in fields(self))})"
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class Linear1D(Partition):
     """Give element i to thread i along x.
@@ -131,6 +134,7 @@ class Linear1D(Partition):
     needs = (Need(_SIZE), Need())
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class GridStride1D(Partition):
     """Let the threads along x share the elements.
@@ -159,6 +163,7 @@ class GridStride1D(Partition):
         return each, most * limits.multiprocessors
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class Linear2D(Partition):
     """Give element (row, column) to the thread with the number `row` along y and `column` along x.
@@ -185,6 +190,7 @@ class Linear2D(Partition):
         return (threads, 1, 1) if on_cpu or threads < _WARP else (_WARP, threads // _WARP, 1)
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class PerBlock(Partition):
     """Give element i to the first thread of block i along x. The grid has as many blocks as there are elements.
@@ -213,6 +219,7 @@ class PerBlock(Partition):
     needs = (Need(_SIZE, 1, 1, 1), Need())
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class Rows(Partition):
     """Give row i of a matrix to thread i along x.
@@ -238,6 +245,7 @@ class Rows(Partition):
         return 1 if on_cpu else default_threads(limits), 1, 1
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class RowBlocks(Partition):
     """Give rows i * height to (i + 1) * height - 1 of a matrix to block i along x; the block's threads share them.
@@ -266,6 +274,7 @@ class RowBlocks(Partition):
         return 1 if on_cpu else default_threads(limits), 1, 1
 
 
+@telling
 @dataclass(frozen=True, repr=False)
 class Tiles(Partition):
     """Give each tile of a matrix to the block at the same place along y and x; the block's threads share the tile.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
+from .._signatures import telling
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError
 from .values import whole
@@ -18,6 +19,7 @@ __all__ = ["Shared", "SharedOf"]
 _MOST: Final = 2**32 - 1  # the most bytes
 
 
+@telling
 @final
 class Shared:
     """Request dynamic shared memory of a block by elements: `Shared[np.float32](256)` or `Shared(256, np.float32)`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._signatures import telling
 from ..devices import Device, as_device
 from ..display import shown
 from ..dtypes import code_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Variables"]
 
 
+@telling
 class Variables:
     """Access the variables of a Module, or of Kernel.module, the module of a kernel.
 

@@ -135,7 +135,7 @@ def stacked(
                 except TypeError as error:
                     if not is_of_signature(error):
                         raise
-                    raise signature_error(function, error, arguments, options) from None
+                    raise signature_error(function, error) from None
                 return
             name, info = f"lapack.{function.__name__}", options.pop("info", None)
             pointers = dict(zip(("A", *operands), arguments, strict=False))

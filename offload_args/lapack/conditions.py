@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._operands import letter_of, need_option, need_uncaptured, square
+from .._signatures import telling
 from ..arguments import Scratch
 from ..dtypes import newest
 from ..errors import ArgumentError
@@ -33,6 +34,7 @@ _Step = tuple[str, str, str]
 def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float: ...
 @overload
 def gecon(A: DevicePtr, anorm: NDArray[Any], *, norm: str = "1") -> NDArray[np.float64]: ...
+@telling
 def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> float | NDArray[np.float64]:
     """Estimate 1 / (|A| |A^-1|), the reciprocal of the condition number, from the factors of getrf.
 
@@ -71,6 +73,7 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
 def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float: ...
 @overload
 def pocon(A: DevicePtr, anorm: NDArray[Any], *, uplo: str = "U") -> NDArray[np.float64]: ...
+@telling
 def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> float | NDArray[np.float64]:
     """Estimate 1 / (|A| |A^-1|), the reciprocal of the condition number, from the factor of potrf.
 

@@ -19,6 +19,7 @@ from .._operands import (
     square,
     vector,
 )
+from .._signatures import telling
 from ..arguments import Scratch
 from ..display import shown
 from ..dtypes import dtype_of
@@ -127,6 +128,7 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
         refuse(name, UNFOUND.format(info=info), info, A=A, B=B, w=w)
 
 
+@telling
 def syevdx(
     A: DevicePtr,
     w: DevicePtr,
@@ -164,6 +166,7 @@ def syevdx(
     return _some("lapack.syevdx", t, A, w, (il, iu), (vl, vu), jobz, uplo)
 
 
+@telling
 def heevdx(
     A: DevicePtr,
     w: DevicePtr,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._operands import REAL_OF, letter_of, matrix, need_uncaptured, vector
+from .._signatures import telling
 from ..arguments import Scratch
 from ..blas.extensions import dgmm, geam
 from ..blas.gemm import gemm
@@ -24,6 +25,7 @@ from .spectral import gesvd
 __all__ = ["add_solution", "gelsd"]
 
 
+@telling
 def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> Any:
     """Find the least-squares solution X of A X = B with the least norm, set B to X, and return the rank of A.
 

@@ -22,6 +22,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from .._signatures import telling
+from ..display import missing
+
 if TYPE_CHECKING:
     import os
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 
+@telling
 def record(
     file: str | os.PathLike[str],
     *,
@@ -61,3 +65,7 @@ def record(
     from .recorder import Recording
 
     return Recording(file, contents, calls, sync, images)
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
+from .._signatures import telling
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
 from ..dtypes import DTYPE_NAMES
@@ -115,6 +116,7 @@ class _Lent:
         self.is_known = is_known  # the file has the array's contents after the region
 
 
+@telling
 class Recording:
     """Record a block, or a process, in a file; `offload_args.record(file)` makes one.
 

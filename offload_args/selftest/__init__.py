@@ -7,11 +7,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import Device, __version__, libraries
+from .._signatures import telling
+from ..display import missing
 from ..errors import LibraryError
 from . import behaviour, routines
 
@@ -49,6 +51,7 @@ def _first_line(error: BaseException) -> str:
     return text if isinstance(error, AssertionError) and text else f"{type(error).__name__}: {text}"
 
 
+@telling
 def run(device: Device, say: Callable[[str], None] = lambda text: None, every: int = 1) -> dict[str, Any]:
     """Run the checks on a device, and return the report. `say` gets a line for each group.
 
@@ -93,6 +96,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
     }
 
 
+@telling
 def lines(report: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a report.
 
@@ -115,3 +119,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     if report["failures"]:
         name = report["device"].partition(",")[0]
         yield f"{'record it':<13}python -m offload_args record --sync -m offload_args selftest --device {name}"
+
+
+if not TYPE_CHECKING:  # static checkers read all names
+    __getattr__ = missing(__name__, __all__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._instead import SOLVERS
+from .._signatures import telling
 from ..arguments import In
 from ..display import nearest
 from ..errors import ArgumentError, HostAccessError, HostAttributeError, LibraryError, OffloadError
@@ -42,6 +43,7 @@ _INSTEAD: Final = {
 _ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
 
 
+@telling
 class LentMatrix:
     """A sparse matrix that is lent: its format, and the pointers to its arrays."""
 

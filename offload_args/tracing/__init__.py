@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._signatures import telling
+from ..display import nearest, no_name
 
 if TYPE_CHECKING:
     from .recording import Trace
@@ -52,4 +53,4 @@ def __getattr__(name: str) -> Any:
         from .recording import Trace
 
         return Trace
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise no_name(__name__, name, nearest(name, __all__))

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._signatures import telling
 from ..devices import by_number, opened
 from ..display import plural, shown
 from ..errors import ArgumentError, ForkedError
@@ -37,6 +38,7 @@ class Trace:
     See also: trace, record; docs/guide/tracing.md.
     """
 
+    @telling
     def __init__(self, *, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> None:
         self._progress = seconds_of(progress, "trace: progress")
         if not isinstance(limit, int) or limit < 0:
@@ -66,6 +68,7 @@ class Trace:
     ) -> None:
         self.stop()
 
+    @telling
     def start(self) -> None:
         """Begin to record. A trace can record only once.
 
@@ -88,6 +91,7 @@ class Trace:
             progress.begin(self._progress)
         self._lost_before = collector.lost
 
+    @telling
     def stop(self) -> None:
         """End the recording. For the trace, regions that are still open end now. A second stop has no effect.
 
@@ -215,6 +219,7 @@ class Trace:
         after = _watched() if self.begun and not self.ended else self._watched_after
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 
+    @telling
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write the timeline: as a picture if the name ends with .svg or .SVG, else as JSON in the Trace Event Format.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from .._signatures import telling
 from ..devices import Device
 from ..display import html_table, plural, rate_text, size_text, time_text
 from ..errors import caller_name
@@ -120,6 +121,7 @@ class _Line(NamedTuple):
         return time_text(self.seconds) + rate_text(self.nbytes, self.seconds)
 
 
+@telling
 class Summary:
     """Sum up a trace.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, overload
 import numpy as np
 
 from ... import _core
+from ..._signatures import telling
 from ...arguments import InOut
 from ...cache import find, key_of, store
 from ...devices import Device
@@ -132,6 +133,7 @@ class PythonSource(Loaded):
         return code
 
 
+@telling
 class PythonKernel(Kernel):
     """Launch a kernel that @kernel made from a function. Unlike other kernels, it also gets the shapes of its arrays.
 
@@ -279,7 +281,7 @@ def _kernel(
     """
     from .source import read_kernel
 
-    names = dict(sys._getframe(1).f_locals)
+    names = dict(sys._getframe(2).f_locals)  # 1 is the frame of `telling`
 
     def read(function: Callable[..., Any]) -> PythonKernel:
         return PythonKernel._of(replace(read_kernel(function, names), fma=bool(fma)), debug)
@@ -307,6 +309,7 @@ if TYPE_CHECKING:
 
     kernel: _Decorator
 else:
-    kernel = _kernel
-    kernel.__name__ = kernel.__qualname__ = "kernel"
-    kernel.function = _function
+    _kernel.__name__ = _kernel.__qualname__ = "kernel"
+    _function.__name__, _function.__qualname__ = "function", "kernel.function"
+    kernel = telling(_kernel)
+    kernel.function = telling(_function)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..._signatures import telling
 from ..._syntax import parse, parse_expression
 from ...arguments import InOut, Out, Parameter
 from ...display import shown
@@ -109,6 +110,7 @@ def parsed(function: str, formula: str) -> ast.Module:
     return tree
 
 
+@telling
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
     """Make a kernel of a formula for each element.
 
@@ -133,7 +135,7 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     """
     from .source import read_kernel
 
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)  # 1 is the frame of `telling`
     written = {
         key: parameter if parameter.partition is not None else parameter.by(Linear1D())
         for key, parameter in parameters.items()

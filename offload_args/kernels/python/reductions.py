@@ -18,6 +18,7 @@ import numpy as np
 
 from ... import _core
 from ..._core import launch
+from ..._signatures import telling
 from ..._syntax import parse, parse_expression
 from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
@@ -82,6 +83,7 @@ def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
 
 
+@telling
 class Reduction:
     """Reduce lent arrays or NumPy arrays; `reduce` makes a Reduction.
 
@@ -376,6 +378,7 @@ def _is_in_c_order(array: Any) -> bool:
     return True
 
 
+@telling
 def reduce(
     operation: str, formula: str = "", /, *, axis: int | None = None, dtype: Any = None, **parameters: Any
 ) -> Reduction:
@@ -432,5 +435,5 @@ def reduce(
     if value.kind == "c" and operation not in ("sum", "prod"):
         remedy = "" if dtype is not None else "; pass dtype=np.float64 if the formula's value is real"
         raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order{remedy}")
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)  # 1 is the frame of `telling`
     return Reduction(operation, formula, axis, types, value, dtype is None, {**frame.f_globals, **frame.f_locals})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ..._signatures import telling
 from ...errors import ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Here:
 here: Final = Here()
 
 
+@telling
 def atomic_add(array: Any, i: Any, value: Any) -> Any:
     """Add to an element in one step, in a kernel; return the previous value.
 
@@ -111,6 +113,7 @@ def atomic_add(array: Any, i: Any, value: Any) -> Any:
     _refuse("atomic_add")
 
 
+@telling
 def atomic_min(array: Any, i: Any, value: Any) -> Any:
     """Lower an element to a value in one step, in a kernel; return the previous value.
 
@@ -132,6 +135,7 @@ def atomic_min(array: Any, i: Any, value: Any) -> Any:
     _refuse("atomic_min")
 
 
+@telling
 def atomic_max(array: Any, i: Any, value: Any) -> Any:
     """Raise an element to a value in one step, in a kernel; return the previous value.
 
@@ -153,6 +157,7 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
     _refuse("atomic_max")
 
 
+@telling
 def barrier() -> None:
     """Wait for all threads of the block, in a kernel.
 
@@ -180,6 +185,7 @@ def barrier() -> None:
     _refuse("barrier")
 
 
+@telling
 def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
     """Declare an array that the threads of a block share, in a kernel: `part = shared(256, np.float32)`.
 
