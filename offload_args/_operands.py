@@ -6,6 +6,7 @@ The argument `function` is a name as in messages, such as "blas.gemv".
 from __future__ import annotations
 
 import operator
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,7 +37,9 @@ __all__ = [
     "need_dimensions",
     "need_dtype",
     "need_fortran",
+    "need_function",
     "need_option",
+    "need_path",
     "need_pointer",
     "need_shape",
     "need_uncaptured",
@@ -122,6 +125,22 @@ def need_whole(function: str, argument: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise ArgumentTypeError(f"{function}: {argument} needs a whole number, got {shown(value)}") from None
+
+
+def need_path(function: str, argument: str, path: object) -> str:
+    """Return a path as text; raise ArgumentTypeError for other objects, such as the number of an open file."""
+    try:
+        return os.fsdecode(path)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(
+            f'{function}: {argument} needs a path, such as "name" or a pathlib.Path, got {shown(path)}'
+        ) from None
+
+
+def need_function(function: str, argument: str, value: object) -> None:
+    """Raise ArgumentTypeError for an object that can't be called."""
+    if not callable(value):
+        raise ArgumentTypeError(f"{function}: {argument} needs a function, got {shown(value)}")
 
 
 def need_uncaptured(

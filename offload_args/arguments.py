@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from . import _core
 from ._signatures import telling
 from .devices import Device, by_number, check_shape, gpu_backend, is_name
 from .display import shown
-from .dtypes import as_dtype, c_strides, code_of, converted, refuse_masked
+from .dtypes import as_dtype, c_strides, code_of, converted, of_parameter, refuse_masked
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -37,7 +37,7 @@ class _Direction(type):
     """Make In[np.float32] a parameter of a kernel's signature."""
 
     def __getitem__(cls, dtype: DTypeLike) -> Parameter:
-        return Parameter(cls, np.dtype(dtype))
+        return Parameter(cls, of_parameter(f"{cls.__name__}[dtype]: dtype", dtype))
 
 
 @telling
@@ -84,6 +84,11 @@ class Parameter(NamedTuple):
         See also: kernels.Linear1D, kernels.Tiles, kernel; docs/guide/kernels.md.
         """
         return self._replace(partition=partition)
+
+    def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self!r} is the parameter of a kernel, and lends no array: write {self.direction.__name__}(x)"
+        )
 
     def __repr__(self) -> str:
         by = "" if self.partition is None else f".by({self.partition!r})"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from . import _core
-from .errors import ArgumentError, ArgumentTypeError, OffloadError
+from .display import shown
+from .errors import ArgumentError, ArgumentTypeError, OffloadError, SignatureError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,7 @@ __all__ = [
     "copied",
     "dtype_of",
     "newest",
+    "of_parameter",
     "ordered",
     "refuse_masked",
     "spelled",
@@ -71,6 +73,15 @@ def as_dtype(function: str, dtype: Any, shape: Any) -> np.dtype[Any]:
         extents = isinstance(dtype, int) and isinstance(shape, int)
         remedy = f"; extents stand in a tuple: {function}(({shape}, {dtype}))" if extents else ", such as np.float32"
         raise ArgumentTypeError(f"{function}: dtype needs a dtype of NumPy, got {dtype!r}{remedy}") from None
+    return result
+
+
+def of_parameter(subject: str, kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a kernel's parameter; raise SignatureError for other objects."""
+    try:
+        result: np.dtype[Any] = np.dtype(kind)
+    except TypeError:
+        raise SignatureError(f"{subject} needs a dtype of NumPy, such as np.float32, got {shown(kind)}") from None
     return result
 
 

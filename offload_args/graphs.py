@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._bodies import fixed_values
-from ._operands import checking
+from ._operands import checking, need_path
 from ._signatures import telling
 from .arguments import Scratch
 from .display import plural, shown, size_text
@@ -222,9 +222,10 @@ class Graph:
 
         See also: Graph, tracing.Trace.save; docs/guide/graphs.md.
         """
+        path = None if file is None else need_path("Graph.draw", "file", file)
         text = _drawing(self.nodes)
-        if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
         return text
 
     def __getitem__(self, name: str) -> DevicePtr[Any]:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from . import __version__, _core, cache
+from ._operands import need_path
 from .devices import Device
 from .display import shown
 from .errors import ArgumentError
@@ -114,7 +115,7 @@ class Plan:
     """Hold the decisions of a plan file, which come from earlier runs and from this run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = os.path.abspath(need_path("accelerate", "plan", path))
         self.home = _home()
         self.decisions: dict[tuple[Place | None, str, int, int, int], Decision] = {}
         self.machine: dict[str, Any] = {}

@@ -414,6 +414,9 @@ class offload_args(_core.Region["_Pointers_co"]):
             "dx, ... = region.open()"
         )
 
+    def __getitem__(self, key: object) -> NoReturn:
+        self.__iter__()
+
     def _open_on(self) -> Device | None:
         """Return the device of the region; None if the region is not open."""
         pointers = self._pointers()

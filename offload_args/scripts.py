@@ -29,7 +29,7 @@ from . import _core
 from ._signatures import telling
 from .devices import Device, is_name
 from .display import html_table, missing, nearest, plural, shown, size_text, text_table, time_text
-from .errors import ArgumentError, OffloadError
+from .errors import ArgumentError, ArgumentTypeError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
 from .tracing.source import Place
 
@@ -545,6 +545,10 @@ def accelerate(
         raise ArgumentError(f"accelerate: margin needs a number of 0 or more, got {shown(margin)}")
     names = _core.accelerate_families()
     families = 0
+    if isinstance(functions, str) or not isinstance(functions, Iterable | None):
+        raise ArgumentTypeError(
+            f'accelerate: functions needs families, such as ["gemm", "syrk"], got {shown(functions)}'
+        )
     for name in () if functions is None else functions:
         if name not in names:
             raise ArgumentError(

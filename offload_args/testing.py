@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from . import _core, libraries
+from ._operands import need_whole
 from ._signatures import telling
 from .devices import Counters, Device, as_device, opened
 from .display import missing
@@ -52,7 +53,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0, *, ordered:
     """
     device = Device(f"sim:{index}")
     for name, value in (("capacity", capacity), ("delay_us", delay_us)):
-        if not 0 <= value < 2**63:
+        if not 0 <= need_whole("sim_device", name, value) < 2**63:
             raise ArgumentError(f"sim_device: {name} needs 0 to {2**63 - 1}, got {value!r}")
     _core.sim_configure(device.number, capacity, 0, delay_us)
     _core.sim_order(device.number, ordered)
@@ -78,7 +79,7 @@ def fail_call(device: Device | str, k: int) -> None:
     See also: testing.backend_calls, testing.sim_device; docs/guide/testing.md.
     """
     number = as_device(device).number
-    if not 0 <= k < 2**63:
+    if not 0 <= need_whole("fail_call", "k", k) < 2**63:
         raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
     capacity, delay_us = _settings.get(number, (0, 0))
     _core.sim_configure(number, capacity, k, delay_us)
@@ -184,6 +185,8 @@ def part_cost(nbytes: int = 0) -> Iterator[None]:
 
     See also: testing.counting; docs/guide/transfers.md.
     """
+    if not 0 <= need_whole("part_cost", "nbytes", nbytes) < 2**63:
+        raise ArgumentError(f"part_cost: nbytes needs 0 to {2**63 - 1}, got {nbytes!r}")
     _core.part_cost_configure(nbytes)
     try:
         yield

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final
 
+from .._operands import need_function
 from .._signatures import telling
 from ..devices import Device, as_device
 from ..display import shown
@@ -299,6 +300,7 @@ class Communicator:
 
         See also: Communicator.all, Communicator.from_environment, Communicator.from_mpi; docs/guide/many.md.
         """
+        need_function("Communicator.run", "function", function)
         opened = _opened("Communicator.run", devices)
         if any(name in os.environ for name in _OF_MPI):
             ranks = [cls.from_mpi(device=opened[_local_rank_of_mpi() % len(opened)], debug=debug, timeout=timeout)]

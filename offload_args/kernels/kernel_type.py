@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 import numpy as np
 
 from .. import _core
+from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
@@ -211,8 +212,8 @@ class Kernel(_core.Kernel):
 
         See also: Kernel.compile, Module.load; docs/guide/kernels.md.
         """
-        data = self._loaded.image.data
-        with open(path, "wb") as file:
+        name, data = need_path("Kernel.save", "path", path), self._loaded.image.data
+        with open(name, "wb") as file:
             file.write(data)
 
     @property

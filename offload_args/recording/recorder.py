@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
+from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
@@ -143,7 +144,7 @@ class Recording:
             raise ArgumentError(f'record: contents needs "none", "hash" or "inputs", got {contents!r}')
         if calls is not None and (not isinstance(calls, int) or calls < 1):
             raise ArgumentError(f"record: calls needs a number above 0, or None, got {calls!r}")
-        self.file = os.fspath(file)
+        self.file = need_path("record", "file", file)
         self.contents = contents
         self._calls = 0  # recorded calls, except those whose lines the extension still has
         self.fault: Exception | None = None  #: the reason why the file ends before the recording

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import Device, __version__, libraries
 from .._signatures import telling
+from ..devices import as_device
 from ..display import missing
 from ..errors import LibraryError
 from . import behaviour, routines
@@ -52,7 +53,7 @@ def _first_line(error: BaseException) -> str:
 
 
 @telling
-def run(device: Device, say: Callable[[str], None] = lambda text: None, every: int = 1) -> dict[str, Any]:
+def run(device: Device | str, say: Callable[[str], None] = lambda text: None, every: int = 1) -> dict[str, Any]:
     """Run the checks on a device, and return the report. `say` gets a line for each group.
 
     every: run only each `every`-th check of a group, beginning with the first one.
@@ -62,6 +63,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
 
     See also: selftest.lines, testing.sim_device; docs/guide/devices.md.
     """
+    device = as_device(device)
     started = time.perf_counter()
     counts: dict[str, dict[str, int]] = {}
     failures: list[dict[str, str]] = []

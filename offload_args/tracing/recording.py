@@ -233,8 +233,11 @@ class Trace:
 
         See also: tracing.picture.Timeline, trace; docs/guide/tracing.md.
         """
-        if os.fspath(file).lower().endswith(".svg"):
-            with open(file, "w", encoding="utf-8") as out:
+        from .._operands import need_path
+
+        path = need_path("Trace.save", "file", file)
+        if path.lower().endswith(".svg"):
+            with open(path, "w", encoding="utf-8") as out:
                 out.write(self.timeline.svg)
             return
         from .timeline import write

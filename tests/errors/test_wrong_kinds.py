@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from offload_args import blas, fft, lapack, linalg, offload_args, sparse
+from offload_args import (
+    Communicator,
+    In,
+    InOut,
+    Kernel,
+    accelerate,
+    blas,
+    fft,
+    kernel,
+    kernels,
+    lapack,
+    linalg,
+    offload_args,
+    record,
+    selftest,
+    sparse,
+    testing,
+    trace,
+)
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
     HostAccessError,
     HostAttributeError,
     HostPointerError,
+    SignatureError,
 )
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
@@ -102,3 +122,66 @@ def test_transforms_of_several_axes_have_their_functions() -> None:
     with pytest.raises(ArgumentTypeError, match=r"; fft\.fftn transforms several axes: write fft\.fftn\(x, axes=\("):
         fft.fft(A, axis=(0, 1))  # type: ignore[arg-type]
     np.testing.assert_allclose(fft.fftn(A, axes=(0, 1)), np.fft.fftn(A, axes=(0, 1)))
+
+
+def saved(write: Callable[[Any], object]) -> Callable[[], object]:
+    """Return a call that passes the number of an open file, into which open() would write."""
+    return lambda: write(1)
+
+
+def with_graph(use: Callable[[Any], object]) -> None:
+    region = offload_args(B.copy(), device="host")
+    with region as (dx,):
+        with region.capture() as g:
+            blas.scal(2.0, dx)
+        use(g)
+
+
+TWICE = kernels.elementwise("x = 2.0 * x", x=InOut[np.float64])
+VALUES: dict[str, tuple[Callable[[], object], str]] = {
+    "record": (saved(record), "record: file needs a path, such as .*, got 1$"),
+    "Trace.save": (saved(trace().save), "Trace.save: file needs a path"),
+    "Kernel.save": (saved(Kernel.save.__get__(TWICE)), "Kernel.save: path needs a path"),
+    "PythonKernel.save": (saved(TWICE.save), "PythonKernel.save: path needs a path"),
+    "Graph.draw": (lambda: with_graph(lambda g: g.draw(1)), "Graph.draw: file needs a path"),
+    "a plan": (lambda: accelerate(plan=1), "accelerate: plan needs a path"),  # type: ignore[arg-type]
+    "functions": (
+        lambda: accelerate(functions=3),  # type: ignore[arg-type]
+        r'accelerate: functions needs families, such as \["gemm", "syrk"\], got 3$',
+    ),
+    "a function of kernels": (lambda: kernel.function(3), "kernel.function: function needs a function, got 3$"),
+    "Communicator.run": (lambda: Communicator.run(3), "Communicator.run: function needs a function, got 3$"),
+    "a kernel's name": (
+        lambda: kernels.elementwise("x = 2", name="a b", x=InOut[np.float64]),
+        "elementwise: name needs a name as in Python, such as 'axpy', got 'a b'$",
+    ),
+    "a parameter": (lambda: In["flot"], r"In\[dtype\]: dtype needs a dtype of NumPy, such as np.float32, got 'flot'$"),
+    "a parameter as In": (lambda: In[np.float32](B), r"In\[float32\] is the parameter .*: write In\(x\)$"),
+    "reduce": (lambda: kernels.reduce("sum", x="flot"), "reduce: x needs a dtype of NumPy, such as .*, got 'flot'$"),
+    "reduce's dtype": (
+        lambda: kernels.reduce("sum", dtype="flot", x=np.float64),
+        "reduce: dtype needs a dtype of NumPy, such as np.float32, got 'flot'$",
+    ),
+    "sim_device": (lambda: testing.sim_device("1 GiB"), "sim_device: capacity needs a whole number, got '1 GiB'$"),
+    "fail_call": (lambda: testing.fail_call("sim:0", "2"), "fail_call: k needs a whole number, got '2'$"),
+    "part_cost": (
+        lambda: testing.part_cost(-1).__enter__(),
+        rf"part_cost: nbytes needs 0 to {2**63 - 1}, got -1$",
+    ),
+    "an index of a region": (
+        lambda: offload_args(B)[0],
+        "offload_args: a region gives its pointers when it is entered",
+    ),  # type: ignore[index]
+}
+
+
+@pytest.mark.later(but="record")
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_of_another_kind_is_told_by_function_and_argument(name: str) -> None:
+    mistake, text = VALUES[name]
+    with pytest.raises((ArgumentError, ArgumentTypeError, SignatureError), match=f"^{text}"):
+        mistake()
+
+
+def test_a_device_may_be_named_in_a_selftest() -> None:
+    assert selftest.run("host", every=1000)["failures"] == []

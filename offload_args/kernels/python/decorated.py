@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, overload
 import numpy as np
 
 from ... import _core
+from ..._operands import need_function, need_path
 from ..._signatures import telling
 from ...arguments import InOut
 from ...cache import find, key_of, store
@@ -204,10 +205,11 @@ class PythonKernel(Kernel):
 
         See also: Module.load, Kernel.save; docs/guide/python-kernels.md.
         """
+        file = need_path("PythonKernel.save", "path", path)
         on = target_of(Device.default()) if target is None else named_target(target)
         data = self._source.compiled(on).data
-        with open(path, "wb") as file:
-            file.write(data)
+        with open(file, "wb") as out:
+            out.write(data)
 
     def _named_in_messages(self, argument: int) -> str:
         for array in self._written.shared.values():
@@ -293,6 +295,7 @@ def _function(function: Callable[..., Any], /) -> Function:
     """Make a function that kernels call. It computes values from its arguments, and does not store to arrays."""
     from .source import function_of
 
+    need_function("kernel.function", "function", function)
     return function_of(function)
 
 

@@ -9,6 +9,7 @@ import linecache
 import math
 import sys
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any, Final
 
 import numpy as np
@@ -141,6 +142,8 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
         for key, parameter in parameters.items()
         if isinstance(parameter, Parameter) and parameter.direction in (Out, InOut)
     }
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+        raise SignatureError(f"elementwise: name needs a name as in Python, such as 'axpy', got {shown(name)}")
     if not written:
         raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
     owner = next(iter(written))

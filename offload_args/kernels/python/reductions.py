@@ -23,7 +23,7 @@ from ..._syntax import parse, parse_expression
 from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
 from ...display import plural, shown
-from ...dtypes import code_of, converted, spelled
+from ...dtypes import code_of, converted, of_parameter, spelled
 from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
@@ -363,8 +363,7 @@ def _dtype(name: str, kind: Any) -> np.dtype[Any]:
             f"reduce: {name} needs a dtype, got {got}: write {name}={spelled(kind.dtype.name)}, and pass the array to "
             f"the reduction"
         )
-    dtype: np.dtype[Any] = np.dtype(kind)
-    return dtype
+    return of_parameter(f"reduce: {name}", kind)
 
 
 def _is_in_c_order(array: Any) -> bool:
@@ -431,7 +430,7 @@ def reduce(
     for name in types:
         if name not in used:
             raise SignatureError(f"reduce: {formula!r} does not use the parameter {name}: leave it out")
-    value = np.dtype(dtype) if dtype is not None else np.result_type(*types.values())
+    value = of_parameter("reduce: dtype", dtype) if dtype is not None else np.result_type(*types.values())
     if value.kind == "c" and operation not in ("sum", "prod"):
         remedy = "" if dtype is not None else "; pass dtype=np.float64 if the formula's value is real"
         raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order{remedy}")
