@@ -130,8 +130,8 @@ def no_name(module: str, name: str, remedy: str) -> AttributeError | ImportError
     """
     from opcode import opmap
 
-    frame = sys._getframe(2)
-    is_import = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+    frame = sys._getframe(1).f_back  # None if a program in C reads the name
+    is_import = frame is not None and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
     if is_import and f"{module}.{name}" not in sys.modules:
         return ImportError(f"cannot import name {name!r} from {module!r}{remedy}", name=module)
     return AttributeError(f"module {module!r} has no attribute {name!r}{remedy}", name=name)

@@ -6,9 +6,11 @@ The tests find the callables themselves, so a new one is tested, too. The vendor
 
 from __future__ import annotations
 
+import _thread
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -287,3 +289,13 @@ def test_a_module_that_is_being_imported_may_be_imported_by_name(monkeypatch: py
     names: dict[str, Any] = {}
     exec("from offload_args.fft import later", names)
     assert names["later"] is sys.modules["offload_args.fft.later"]
+
+
+def test_a_name_that_no_function_in_python_reads_is_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread's function is in C, as the function of a C program that embeds Python."""
+    errors: list[Any] = []
+    ended = threading.Event()
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: (errors.append(failure.exc_value), ended.set()))
+    _thread.start_new_thread(getattr, (importlib.import_module("offload_args.fft"), "ftt"))
+    assert ended.wait(60)
+    assert isinstance(errors[0], AttributeError)
