@@ -127,6 +127,22 @@ def test_sums_have_the_same_bits_in_phases_and_as_coroutines(name, block) -> Non
             assert equal(*results), (size, blocks, results)
 
 
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("block", [64, 7, (8, 4, 2)])
+def test_steps_that_a_loop_takes_at_once_keep_the_order_of_each_thread(name, block) -> None:
+    ways, threads = WAYS[name], np.prod(block)
+    for size in (16 * threads - 1, 16 * threads, 16 * threads + 1, 17 * threads, 40 * threads + 3, 5000):
+        random = np.random.default_rng(size)
+        dtype = {"sums": np.float64, "sums_of_floats": np.float32, "of_integers": np.int32}[name]
+        x = (1000 * random.standard_normal(size) ** 3).astype(dtype)
+        results = []
+        for way in ways:
+            y = np.zeros((2, 3) if name == "of_integers" else 2, dtype)
+            offload(way, x, y, grid=2, block=block)
+            results.append(y)
+        assert equal(*results) and np.isfinite(results[0]).all(), (size, results)
+
+
 def zeros(x: In[np.float32], y: Out[np.float32].by(PerBlock())):
     part = shared(8, np.float32)
     mine = np.float32(-0.0)

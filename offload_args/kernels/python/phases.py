@@ -45,13 +45,29 @@ for oa__row in oa__rows_of(oa__origin):
     for oa__thread in THREADS:
         BODY
 """
+_AHEAD: Final = 8  # the steps of a turned loop that are taken at once, so that slots are read and stored once
+_MOST_OPERATIONS: Final = 16  # of such a step; LLVM would not write out longer ones eight times, nor vectorize them
+_OPERATIONS: Final = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Subscript, ast.If, ast.IfExp)
 _OVER_ELEMENTS: Final = """
 for oa__row in oa__rows_of(oa__origin):
-    oa__end = END
-    for oa__base in oa__strided(FIRST, oa__end, STEP):
+    oa__end, oa__rest = END, FIRST
+    SEVERAL
+    for oa__base in oa__strided(oa__rest, oa__end, STEP):
         for oa__thread in oa__threads_below(oa__row, oa__base, oa__end):
             INDEX = oa__base + oa__here_thread_index(oa__thread, 0)
             BODY
+"""
+_SEVERAL_STEPS: Final = f"""
+oa__complete = oa__end - {_AHEAD - 1} * STEP - (oa__here_threads(oa__here, 0) - 1)
+for oa__base in oa__strided(oa__rest, oa__complete, {_AHEAD} * STEP):
+    for oa__thread in oa__threads(oa__row):
+        BODY
+    oa__rest = oa__base + {_AHEAD} * STEP
+"""
+_STEPS_OF_THREAD: Final = f"""
+for oa__k in range({_AHEAD}):
+    INDEX = oa__base + oa__k * STEP + oa__here_thread_index(oa__here, 0)
+    BODY
 """
 
 
@@ -307,7 +323,7 @@ class _Divider:
             threads.args += [_renamed(first, "oa__row"), most]
             body = body[0].body
         inner = self.with_slots(body, self.live(body, live, _Live()), live)
-        return _filled(_OVER_THREADS, inner, THREADS=threads), before
+        return _filled(_OVER_THREADS, {"BODY": inner}, THREADS=threads), before
 
     def limit(self, node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
         """Return the thread's number and its limit if a statement has the form `if number < limit:`."""
@@ -356,13 +372,22 @@ class _Divider:
         head = live
         while (inside := self.live(node.body, head, _Live()) - index) - head:
             head |= inside
-        code = self.with_slots(node.body, inside, head)
         first, end, step = bounds
         parts = {"INDEX": node.target, "END": end, "STEP": step, "FIRST": _renamed(first, "oa__row")}
-        return _filled(_OVER_ELEMENTS, code, **parts), head
+        code, several = self.with_slots(node.body, inside, head), []
+        if sum(isinstance(part, _OPERATIONS) for part in _walk(node.body)) <= _MOST_OPERATIONS:
+            steps = _filled(_STEPS_OF_THREAD, {"BODY": node.body}, **parts)
+            thread = self.with_slots(steps, inside, head, node.body[0])
+            several = _filled(_SEVERAL_STEPS, {"BODY": thread}, **parts)
+        return _filled(_OVER_ELEMENTS, {"BODY": code, "SEVERAL": several}, **parts), head
 
-    def with_slots(self, body: list[ast.stmt], before: frozenset[str], after: frozenset[str]) -> list[ast.stmt]:
-        """Return the code of a thread, which reads the slots of variables first, and stores others last."""
+    def with_slots(
+        self, body: list[ast.stmt], before: frozenset[str], after: frozenset[str], at: ast.stmt | None = None
+    ) -> list[ast.stmt]:
+        """Return the code of a thread, which reads the slots of variables first, and stores others last.
+
+        at: the kernel's own first statement, if that of `body` is another one.
+        """
         used = {node.id for node in _walk(body) if isinstance(node, ast.Name)}
         needed = set(before & used)
         for name in reversed(self.again):  # a value reads only variables before it
@@ -377,7 +402,7 @@ class _Divider:
             places = self.slots.setdefault(name, [])
             code += ast.parse(f"{name} = oa__take({_slot(name)}, oa__thread, {len(places)})").body
             places.append(k)
-            self.probes.setdefault(id(body[0]), []).append(ast.parse(f"oa__probe({k}, {name})").body[0])
+            self.probes.setdefault(id(at or body[0]), []).append(ast.parse(f"oa__probe({k}, {name})").body[0])
         code += [_renamed(node, "oa__thread") for node in body]
         for name in sorted(after & _stored(body) - self.again.keys()):
             self.slots.setdefault(name, [])
@@ -505,19 +530,19 @@ def _renamed(node: _Node, name: str) -> _Node:
 
 
 class _Filler(ast.NodeTransformer):
-    def __init__(self, body: list[ast.stmt], parts: dict[str, ast.expr]) -> None:
-        self.body, self.parts = body, parts
+    def __init__(self, blocks: dict[str, list[ast.stmt]], parts: dict[str, ast.expr]) -> None:
+        self.blocks, self.parts = blocks, parts
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return copy.deepcopy(self.parts.get(node.id, node))
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        return self.body if getattr(node.value, "id", "") == "BODY" else node
+        return self.blocks.get(getattr(node.value, "id", ""), node)
 
 
-def _filled(text: str, body: list[ast.stmt], **parts: ast.expr) -> list[ast.stmt]:
-    """Return the code of a template with a body, and with expressions in place of words."""
-    code: list[ast.stmt] = _Filler(body, parts).visit(ast.parse(text)).body
+def _filled(text: str, blocks: dict[str, list[ast.stmt]], **parts: ast.expr) -> list[ast.stmt]:
+    """Return the code of a template with blocks of code, and with expressions, in place of words."""
+    code: list[ast.stmt] = _Filler(blocks, parts).visit(ast.parse(text)).body
     return code
 
 
