@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, open_or_skip
 from offload_args import Device, In, InOut, Out, Scratch, _core, blas, call, offload_args, testing, tracing, update
+from offload_args._operands import checking
 from offload_args.errors import AliasError, ArgumentError, DirectionError, OffloadError, PerformanceWarning
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -146,6 +147,16 @@ def test_a_refused_call_computes_no_panel(on: str) -> None:
         with pytest.raises(AliasError):  # the last panel alone would overlap
             blas.gemm(1.0, d[:32], dB, 0.0, d[8:])
     assert np.array_equal(overlapping, expected)
+
+
+def test_a_call_that_is_only_checked_computes_no_panel(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), whole((32, 16), seed=2)
+    before = C.copy()
+    with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), C) as (dA, dB, dC):
+        with checking():
+            blas.gemm(1.0, dA, dB, 1.0, dC)
+        assert (moved.calls, moved.bytes_up) == (0, 0)
+    assert np.array_equal(C, before)
 
 
 def test_results_that_do_not_come_in_parts_are_one_call(on: str) -> None:
