@@ -487,15 +487,18 @@ class _Cache:
 
 def _read_triangle(pointer: DevicePtr, part: NDArray[Any], *, is_upper: bool) -> None:
     """Bring one triangle of a square tile in C order down, and write no other element of the array."""
-    n, columns = len(part), np.arange(len(part))
-    rows = max(1, _STRIP // max(1, n * part.itemsize))
+    n = len(part)
+    rows = min(max(1, _STRIP // max(1, n * part.itemsize)), n)
+    values = np.empty((rows, n), part.dtype)
+    own = np.tri(rows, dtype=bool)
     for first in range(0, n, rows):
         strip = slice(first, min(first + rows, n))
-        own = slice(first, n) if is_upper else slice(strip.stop)
-        values = np.empty((strip.stop - first, n), part.dtype)
-        _core.read_strided(pointer[strip], values)
-        row, column = columns[strip, np.newaxis], columns[own]
-        np.copyto(part[strip, own], values[:, own], where=(row <= column) if is_upper else (row >= column))
+        count = strip.stop - first
+        _core.read_strided(pointer[strip], values[:count])
+        rest = slice(strip.stop, n) if is_upper else slice(first)
+        part[strip, rest] = values[:count, rest]
+        mask = own[:count, :count]
+        np.copyto(part[strip, strip], values[:count, strip], where=mask.T if is_upper else mask)
 
 
 def _copy_triangle(target: DevicePtr, source: DevicePtr, uplo: str) -> None:
