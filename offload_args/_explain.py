@@ -274,7 +274,7 @@ def _check_pointers(function: str, row: _Row, value: object, fail: _Failure) -> 
             part = row._replace(name=f"{row.name}[{index}]")
             _check_pointer(part, element, _Failure(f"{function}: {part.name} needs", element))
     elif isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, lent_first(row.name))
+        fail(HostPointerError, needed, lent_first(row.name, value))
     else:
         fail(ArgumentTypeError, needed)
 
@@ -300,7 +300,7 @@ def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = ""
         dtype = "dtype" if is_any else spelled(row.dtype_name)
         remedy = unpacked(row.name, value) or listed(row.name, value, dtype) or "lend a NumPy array first"
         if isinstance(value, np.ndarray):
-            remedy = lent_first(row.name)
+            remedy = lent_first(row.name, value)
             if not is_any and value.dtype.name != row.dtype_name:
                 converted = f"{row.name}.astype({spelled(row.dtype_name)})"
                 remedy = f"convert it and lend it first: {row.name} = {converted}"

@@ -98,7 +98,8 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
     """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-        remedy = unpacked(operand, pointer) or listed(operand, pointer) or of_sparse(pointer) or lent_first(operand)
+        remedy = unpacked(operand, pointer) or listed(operand, pointer) or of_sparse(pointer)
+        remedy = remedy or lent_first(operand, pointer)
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
 
 

@@ -228,7 +228,7 @@ def resolve(argument: Any, position: int, device: int) -> Any:
             raise StalePointerError(f"{subject} is a device pointer of a region that has ended: lend the array again")
         raise ArgumentTypeError(f"{subject} is a device pointer, on {argument.device} already: use it directly")
     if isinstance(argument, np.generic):
-        raise ArgumentTypeError(f"{subject} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
+        raise ArgumentTypeError(f"{subject} is the scalar {argument!r}: pass np.array(x), or the number to the call")
     kind = type(argument).__name__
     if type(argument).__module__.startswith("scipy.sparse"):
         raise ArgumentTypeError(
@@ -259,15 +259,13 @@ def resolve(argument: Any, position: int, device: int) -> Any:
             f"device alone"
         )
     if argument is None or isinstance(argument, (str, bool, int, float, complex)):
-        raise ArgumentTypeError(
-            f"{subject} is {kind}, not an array: pass np.asarray(x), or the value to the call itself"
-        )
+        raise ArgumentTypeError(f"{subject} is {kind}, not an array: pass np.array(x), or the value to the call itself")
     if isinstance(argument, (list, tuple)) and any(isinstance(part, np.ndarray) for part in argument):
         raise ArgumentTypeError(
             f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x, or pass np.stack(x)"
         )
     raise ArgumentTypeError(
-        f"{subject} is {kind}, not an array: pass np.asarray(x), and read the results from that array"
+        f"{subject} is {kind}, not an array: pass x = np.array(...), a copy, and read the results from x"
     )
 
 

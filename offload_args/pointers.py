@@ -593,9 +593,13 @@ def unpacked(name: str, value: object) -> str:
     return f"`as` gives a tuple, with a pointer for each array; unpack it: with offload_args(...) as ({names})"
 
 
-def lent_first(name: str) -> str:
-    """Return the remedy for a host array that was passed instead of a pointer; `name` is A, or A[0] in a list."""
+def lent_first(name: str, value: object) -> str:
+    """Return the remedy for a host value that was passed instead of a pointer; `name` is A, or A[0] in a list."""
     whole, bracket, _ = name.partition("[")
+    if not isinstance(value, np.ndarray):
+        if hasattr(value, "__array__") and not isinstance(value, np.generic):
+            return f"make an array first, {name} = np.array({name}), and lend it, or pass it to call"
+        return "pass the pointer of an array that is lent, or an array to call"
     if bracket:
         return f"lend the whole list first: with offload_args(*{whole}) as d{whole}"
     return f"lend it first: with offload_args({name}) as (d{name},)"

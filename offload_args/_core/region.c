@@ -419,8 +419,8 @@ static int warn_packed(const Region *self, const oa_array *array, const Held *he
     return PyErr_WarnFormat(
         python.packed_warning, self->stacklevel,
         "offload_args: argument %zd has strides that a copy can't keep: it is packed on its way; to avoid "
-        "that, lend a contiguous array, or the whole array and slice its pointer, such as dx[::2]",
-        position);
+        "that, lend a contiguous array%s",
+        position, array->ndim == 1 ? ", or the whole array and slice its pointer, such as dx[::2]" : "");
   return 0;
 }
 

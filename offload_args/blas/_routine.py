@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
 
 import numpy as np
@@ -121,6 +122,9 @@ class Routine:
             return "blas.gemm takes stacks: blas.gemm(alpha, A, x[..., None], beta, y[..., None])"
         if self.name == "gemv" and len(shape) == 2 and 1 not in shape:
             return "blas.gemm multiplies matrices: blas.gemm(alpha, A, x, beta, y)"
+        if self.name.startswith("gemm") and len(shape) > 3 and isinstance(pointer, DevicePtr):
+            count, (rows, columns) = math.prod(shape[:-2]), shape[-2:]
+            return f"pass {operand}.reshape({count}, {rows}, {columns}), a batch of matrices, or use linalg.matmul"
         if self.name == "gemm" and len(shape) == 1 and "3" not in self.dimensions:
             return f"blas.gemv multiplies a matrix and a vector; or pass {operand}[:, None]"
         if set(self.dimensions) == {"1"} and len(shape) > 1 and not (len(shape) == 2 and 1 in shape):

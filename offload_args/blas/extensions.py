@@ -6,7 +6,7 @@ from .._operands import need_shape
 from ..pointers import DevicePtr
 from ._forward import GEAM
 from ._plans import planned
-from ._refusals import inexpressible
+from ._refusals import conjugated_operands, inexpressible
 from ._routine import Routine, Scalar
 
 __all__ = ["dgmm", "geam"]
@@ -51,7 +51,8 @@ def geam(
                 m, n = n, m
             call(op_a, op_b, m, n, alpha, A, lda, beta, B, ldb, C, c[t])
             return
-    raise inexpressible("geam", "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
+    conjugated = conjugated_operands(enums, A=trans_a, B=trans_b)
+    raise inexpressible("geam", "a conjugate transposed operand needs the order of C", f"{conjugated}C", A=A, B=B, C=C)
 
 
 @planned(_DGMM, "A:mn x:m/n@side C:mn", "m n/n m", "side^")
@@ -81,4 +82,4 @@ def dgmm(A: DevicePtr, x: DevicePtr, C: DevicePtr, *, side: str = "L") -> None:
                 m, n = n, m
             call(enums.side[t][side], m, n, A, lda, x, incx, C, c[t])
             return
-    raise inexpressible("dgmm", "A and C need the same order", A=A, C=C)
+    raise inexpressible("dgmm", "A and C need the same order", "AC", A=A, C=C)

@@ -11,7 +11,7 @@ from ..dtypes import DTYPE_NAMES, ordered
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
-from ._refusals import inexpressible, note_exchange
+from ._refusals import conjugated_operands, inexpressible, note_exchange
 from ._routine import Routine, Scalar, level3
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def arranged(
         op_b, ldb = (enums.op[0][trans_b], b[t]) if b[t] else (enums.op[1][trans_b], b[1 - t])
         if c[t] and lda and ldb and op_a is not None and op_b is not None:
             return t, m, n, k, op_a, lda, op_b, ldb, c[t]
-    raise inexpressible(name, "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
+    conjugated = conjugated_operands(enums, A=trans_a, B=trans_b)
+    raise inexpressible(name, "a conjugate transposed operand needs the order of C", f"{conjugated}C", A=A, B=B, C=C)
 
 
 @overload

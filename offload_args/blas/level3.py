@@ -54,7 +54,7 @@ def _symmetric_matrix(
             call(enums.side[t][side], enums.uplo[at][uplo], m, n, alpha, A, a[at], B, ldb, beta, C, ldc)
             return
     rule = "A and B and C need the same order" if conjugates else "B and C need the same order"
-    raise inexpressible(routine.name, rule, A=A, B=B, C=C)
+    raise inexpressible(routine.name, rule, "ABC" if conjugates else "BC", A=A, B=B, C=C)
 
 
 @planned(SYMM, "alpha ~A:mm/nn@side B:mn beta C:mn", "m n/n m", "side^ uplo^A")
@@ -181,8 +181,9 @@ def _rank_k(
         )
         return
     read = dict(zip("AB", operands, strict=False))
-    rule = f"{' and '.join([*read, 'C'] if hermitian else 'AB')} need the same order"
-    raise inexpressible(routine.name, rule, **read, C=C)
+    together = f"{''.join(read)}C" if hermitian else "AB"
+    rule = f"{' and '.join(together)} need the same order"
+    raise inexpressible(routine.name, rule, together if hermitian else "BA", **read, C=C)
 
 
 @planned(SYRK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
@@ -366,7 +367,7 @@ def triangular(
             if t:
                 m, n = n, m
             return [enums.side[t][side], enums.uplo[at][uplo], op, enums.diag[diag]], m, n, leads_a[at], ldb
-    raise inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', A=A, B=B)
+    raise inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', "AB", A=A, B=B)
 
 
 def _triangular_matrix(routine: Routine, alpha: Scalar, A: Any, B: Any, *options: str) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array, lend, ramp
-from offload_args import Device, In, InOut, Out, Scratch, blas, offload_args, testing
+from offload_args import Device, In, InOut, Out, Scratch, blas, call, offload_args, testing
 from offload_args.errors import (
     ArgumentTypeError,
+    HostPointerError,
     OffloadError,
     StalePointerError,
 )
@@ -260,3 +261,31 @@ def test_a_device_a_shape_or_a_region_in_place_of_an_array_is_told_its_place(dev
 def test_a_direction_around_several_arrays_is_refused() -> None:
     with pytest.raises(ArgumentTypeError, match=r"^In: needs one array, got 2: write In\(x\), In\(y\)$"):
         In(ramp(3), ramp(3))
+
+
+class Column:
+    """A column of a table: as in pandas, NumPy's view of its memory is read-only."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values)
+        self.values.flags.writeable = False
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values.copy() if copy else self.values
+
+
+def test_a_table_is_copied_to_an_array_first(device: str) -> None:
+    column = Column([3.0, 4.0])
+    with pytest.raises(
+        ArgumentTypeError, match=r"argument 1 is Column, not an array: pass x = np\.array\(\.\.\.\), a copy,"
+    ):
+        offload_args(column, device=device).open()
+    first = r"^blas\.scal: x needs a DevicePtr, got .*; make an array first, x = np\.array\(x\), and lend it, or pass"
+    with pytest.raises(HostPointerError, match=first):
+        call(blas.scal, 2.0, column, device=device)
+    x = np.array(column)
+    call(blas.scal, 2.0, x, device=device)
+    np.testing.assert_array_equal(x, [6.0, 8.0])
+    for value in (3.0, None, np.float64(3.0)):
+        with pytest.raises(HostPointerError, match=r"x needs a DevicePtr, got .*; pass the .* an array to call$"):
+            call(blas.nrm2, value, device=device)

@@ -45,6 +45,13 @@ def test_the_warning_of_a_packed_array_names_a_way_without_packing(device: str) 
     with offload_args(base, y, device=device) as (dx, dy):  # the warning's advice, without a second warning
         blas.copy(dx[::2], dy)
     np.testing.assert_array_equal(y, base[::2])
+    for array in (
+        ramp(4, 4)[::2, ::2],
+        ramp(6, 2, 2)[::2, ::-1],
+    ):  # functions take no such slices of a matrix or a batch
+        with pytest.warns(PerformanceWarning, match="to avoid that, lend a contiguous array$"):
+            with offload_args(array, device=device):
+                pass
 
 
 @pytest.mark.promise("T25")
