@@ -130,6 +130,8 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
+if any(name.startswith("OFFLOAD_ARGS_") for name in os.environ):
+    importlib.import_module(f"{__name__}.environment").warn_of_unknown()
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX", "PROGRESS")):
     from .tracing.process import start_from_environment
 

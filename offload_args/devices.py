@@ -7,7 +7,9 @@ NVIDIA GPUs. `sim:0` to `sim:7` are simulated devices for strict tests.
 from __future__ import annotations
 
 import math
+import os
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
@@ -115,12 +117,20 @@ class Device:
 
     @classmethod
     def default(cls) -> Device:
-        """Return the first GPU, or the host if there is none.
+        """Return the device that OFFLOAD_ARGS_DEVICE names; otherwise the first GPU, or the host if there is none.
+
+        Raises DeviceUnavailableError if this machine does not have the named device.
 
             print(Device.default() == Device.all()[0])  # True
 
         See also: Device.all, Device.host; docs/guide/devices.md.
         """
+        if name := chosen_default():
+            try:
+                return cls(name)
+            except OffloadError as error:
+                text = str(error).removeprefix("Device: ")
+                raise type(error)(f"OFFLOAD_ARGS_DEVICE={name}: {text}") from None
         return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 
     @classmethod
@@ -394,6 +404,12 @@ def as_device(device: Device | str) -> Device:
     if isinstance(device, Device):
         return device
     return Device(device)
+
+
+@cache
+def chosen_default() -> str:
+    """Return the value of OFFLOAD_ARGS_DEVICE, which is read once; "" without the variable."""
+    return os.environ.get("OFFLOAD_ARGS_DEVICE", "")
 
 
 def default_number() -> int:

@@ -27,7 +27,7 @@ import numpy as np
 
 from . import _core
 from ._signatures import telling
-from .devices import Device, is_name
+from .devices import Device, chosen_default, is_name
 from .display import html_table, missing, nearest, plural, shown, size_text, text_table, time_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
@@ -354,6 +354,7 @@ class Accelerated:
         plan: Plan | None = None,
         deterministic: bool = False,
     ) -> None:
+        device = device or chosen_default() or None
         self._device_name = device
         self._plan = plan
         self._planned = 0 if plan is None else 2 if deterministic else 1  # a value of oa_accelerate_planning
@@ -517,7 +518,8 @@ def accelerate(
     Acceleration applies to all threads of the process. It may be nested; then the innermost context decides. No call
     fails because of acceleration: if the device can't or should not make a call, the original library makes it.
 
-    device: by default the first GPU. The device is opened once the previous calls would have saved a second on it.
+    device: by default the one that OFFLOAD_ARGS_DEVICE names, or the first GPU. The device is opened once the previous
+    calls would have saved a second on it.
     margin: the factor by which the device has to be faster, by the model. With 0, every possible call goes to the
     device, for tests.
     functions: the families whose calls may go to the device, such as ["gemm", "syrk"]; by default all families.

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         type=device,
         metavar="D",
-        help="such as host, sim:0 or cuda:0; the first GPU unless given, else host",
+        help="such as host, sim:0 or cuda:0; unless given, OFFLOAD_ARGS_DEVICE, the first GPU, or host",
     )
     parser.add_argument("--components", type=_count, default=6, help="how many (1 to 32; %(default)s)")
     parser.add_argument(

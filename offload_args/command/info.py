@@ -141,7 +141,7 @@ def lines(facts: dict[str, Any], verbose: bool) -> Iterator[str]:
         default = " (default)" if device["name"] == facts.get("default") else ""
         yield f"device {device['name']}{default}: {_device_line(device, verbose)}"
     simulated = facts["simulated"]
-    yield f"device {simulated['name']}: {_device_line(simulated, verbose)}; never the default"
+    yield f"device {simulated['name']}: {_device_line(simulated, verbose)}; the default only by OFFLOAD_ARGS_DEVICE"
     if "devices_error" in facts:
         yield f"devices: {facts['devices_error']}"
     for backend, reason in facts["absent"].items():

@@ -22,7 +22,9 @@ its own output and exit status."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", metavar="D", help='such as "cuda:0"; by default the first GPU')
+    parser.add_argument(
+        "--device", metavar="D", help='such as "cuda:0"; by default OFFLOAD_ARGS_DEVICE, or the first GPU'
+    )
     parser.add_argument("--report", action="store_true", help="say on stderr what went, from which lines, and why not")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument(

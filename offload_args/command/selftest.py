@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         type=device,
         metavar="D",
-        help="such as host, sim:0, cuda:0 or hip:0; the first GPU unless given, else host",
+        help="such as host, sim:0, cuda:0 or hip:0; unless given, OFFLOAD_ARGS_DEVICE, the first GPU, or host",
     )
     parser.add_argument(
         "--every",

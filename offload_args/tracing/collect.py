@@ -192,7 +192,7 @@ def short_name(name: str) -> bytes:
 def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
     """Return the place where a region is entered, by the caller or by one of its callers."""
     frame = _user_of(caller)
-    names = _names(entered._arguments, frame)
+    names = _names(entered._arguments, frame, _function_of(caller))
     places: list[Place] = []
     while frame is not None and len(places) < _DEPTH:
         code = frame.f_code
@@ -203,7 +203,7 @@ def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
 
 def names_of(entered: _core.Region, caller: FrameType | None) -> tuple[str, ...]:
     """Return the names that the program has for a region's arrays."""
-    return _names(entered._arguments, _user_of(caller))
+    return _names(entered._arguments, _user_of(caller), _function_of(caller))
 
 
 def _user_of(caller: FrameType | None) -> FrameType | None:
@@ -214,11 +214,22 @@ def _user_of(caller: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]:
+def _function_of(caller: FrameType | None) -> str:
+    """Return the function of linalg or fft by which the program enters a region, such as "linalg.solve", or ""."""
+    name, frame = "", caller
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        folder, _, _ = os.path.relpath(frame.f_code.co_filename, _PACKAGE).partition(os.sep)
+        if folder in ("fft", "linalg"):
+            name = f"{folder}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    return name
+
+
+def _names(arguments: Sequence[Any], frame: FrameType | None, function: str = "") -> tuple[str, ...]:
     written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
     if written is not None and len(written) == len(arguments):
         return written
-    # The name of an array is the caller's name for the same object.
+    # The name of an array is the caller's name for the same object. linalg and fft also lend arrays of their own.
     variables = frame.f_locals if frame is not None else {}
     names = []
     for position, argument in enumerate(arguments, 1):
@@ -227,7 +238,8 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
             continue
         array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
         name = _name_of(array, variables) or (_name_of(array, frame.f_globals) if frame is not None else "")
-        names.append(name or f"argument {position}")
+        unnamed = f"{'result' if isinstance(argument, Out) else 'operand'} of {function}"
+        names.append(name or (unnamed if function else f"argument {position}"))
     # Before Python 3.13, the frame keeps this copy of a function's variables, and so keeps arrays that the function
     # deletes. The copy has three references: this variable, the argument of getrefcount, and the frame. If the program
     # also has the copy, from locals(), there is a fourth reference, and the copy is not cleared.

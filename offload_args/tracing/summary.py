@@ -21,6 +21,7 @@ __all__ = ["Advice", "Copies", "Event", "Summary"]
 _CALLS = ("call", "launch")  # the kinds of events that are calls
 _GRAPHS = ("oa_chain_replay", "oa_chain_loop")  # names of events of the kind "access"
 _MOST_ADVICE = 10
+_LEAST_SAVING = 0.01  # of the trace's time; advice that saves less is not shown
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -176,6 +177,15 @@ class Summary:
             f"{', '.join(self.devices) or 'no device'} in {time_text(self.seconds)}"
         )
 
+    def _shown_advice(self) -> list[str]:
+        """Return the advice that saves enough to be shown, with a line about the number of the others."""
+        small = [advice for advice in self.advice if 0 < advice.seconds < _LEAST_SAVING * self.seconds]
+        shown = [str(advice) for advice in self.advice if advice not in small]
+        if small:
+            count = f"{len(small)} {plural('change', len(small))}"
+            shown.append(f"{count} would save less than 1% of the time; summary.advice has the text")
+        return shown
+
     def _calls(self) -> list[tuple[str, int, float]]:
         """Return the name, the number of calls and the seconds of each of the functions that took longest."""
         functions = sorted(self.functions.items(), key=lambda item: -item[1][1])
@@ -211,7 +221,7 @@ class Summary:
         if calls:
             tables.append(html_table("Calls, with what they brought up", ("function", "times", "time"), calls))
         if self.advice:
-            tables.append(html_table("Advice", (), [(str(advice),) for advice in self.advice]))
+            tables.append(html_table("Advice", (), [(advice,) for advice in self._shown_advice()]))
         return "".join(tables)
 
     def __str__(self) -> str:
@@ -245,7 +255,7 @@ class Summary:
                 f"watch {self.pages_written} {plural('write', self.pages_written)} to watched pages of what stays on a "
                 f"device, about {time_text(self.seconds_watching)}"
             )
-        lines += [f"advice: {advice}" for advice in self.advice]
+        lines += [f"advice: {advice}" for advice in self._shown_advice()]
         return "\n".join(lines)
 
 
@@ -402,13 +412,18 @@ def _advise(copies: Sequence[Copies]) -> list[Advice]:
         if loop is not None:
             file, line = loop[0].file, loop[1].line
             remedy = f"open a region around the loop at {Place(file, line, '')}"
+            if copy.times - copy.unchanged > copy.arrays:
+                name = _base_of(copy)
+                remedy += f", and change {copy.name} within `with update({name if name.isidentifier() else '...'}):`"
         elif copy.places:
             file, line = copy.places[0].file, copy.places[0].line
             remedy = f"open a region around all that uses it, the one at {copy.places[0]} too"
         else:
             file, line, remedy = "", 0, "open a region around all that uses it"
         opens = _line_around(copy, loop, copy.name in written)
-        repeated.setdefault((copy.name, file, line), _Repetition(remedy, opens)).add(copy, copy.seconds_unchanged)
+        repetition = repeated.setdefault((copy.name, file, line), _Repetition(remedy, opens))
+        repetition.remedy = max(repetition.remedy, remedy, key=len)  # one of several sizes may change
+        repetition.add(copy, copy.seconds_unchanged)
     advice = [
         Advice(
             f"{name} ({case.size()}) is packed each time it goes {direction}, {case.times} "

@@ -56,6 +56,14 @@ def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
     return run(script, "-m", "offload_args", "trace")
 
 
+def advised(script: Path, text: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Trace a script, and return its run and all advice, a line each, also the advice for savings of microseconds."""
+    script.write_text(text)
+    report = script.with_suffix(".json")
+    ran = run(script, "-m", "offload_args", "trace", "--json", str(report))
+    return ran, "".join(f"advice: {advice['text']}\n" for advice in json.loads(report.read_text())["advice"])
+
+
 def slices(path: Path) -> list[dict[str, Any]]:
     """Return the slices of a timeline, after checks of all facts on which readers of the format rely."""
     document = json.loads(path.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -39,8 +40,9 @@ print(*sorted(set(sys.modules) - before), sep="\\n")
 
 def imported_by(module: str) -> tuple[set[str], set[str]]:
     """Return the names of the package's modules that an import loads, and the names of other packages' modules."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OFFLOAD_ARGS_")}
     run = subprocess.run(
-        [sys.executable, "-c", COUNT.format(module=module)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", COUNT.format(module=module)], capture_output=True, text=True, check=True, env=clean
     )
     results = {name for name in run.stdout.split() if not name.startswith("importlib.")}
     own = {name for name in results if name.partition(".")[0] == "offload_args"}

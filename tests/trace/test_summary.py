@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import offload_args as package
-from helpers.scripts import LOOP, data, solve, traced
+from helpers.scripts import LOOP, advised, data, solve
 from offload_args import Device, In, Out, blas, linalg, offload_args, testing, trace
+from offload_args.tracing.source import Place
+from offload_args.tracing.summary import Event, Summary
 
 
 def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> None:
@@ -49,6 +51,54 @@ def test_arrays_of_linalg_have_the_programs_names_and_its_line(device: str) -> N
     assert {("A", __file__), ("b", __file__)} <= ups
 
 
+def test_arrays_that_linalg_makes_are_named_as_its_results(device: str) -> None:
+    A, b = np.eye(5) * 2, np.ones(10)
+    with trace() as recording:
+        linalg.solve(A, b[::2], device=device)
+    names = {(event.name, event.kind) for event in recording.events if event.kind in ("up", "down")}
+    assert names == {("A", "up"), ("operand of linalg.solve", "up"), ("result of linalg.solve", "down")}
+
+
+CHANGING = """\
+import numpy as np
+from offload_args import In, blas, offload_args, update
+
+B, x, y = np.ones((30, 30)), np.ones(30), np.empty(30)
+for k in range(20):
+    if k % 5 == 0:
+        B[0, 0] += 1
+    with offload_args(B, x, y) as (dB, dx, dy):
+        blas.gemv(1.0, dB, dx, 0.0, dy)
+    print(y.sum())
+"""
+
+
+def test_the_advice_for_an_array_that_the_loop_changes_can_be_followed(tmp_path: Path) -> None:
+    ran, advice = advised(tmp_path / "changing.py", CHANGING)
+    line = "open a region around the loop at changing.py:5, and change B within `with update(B):` (saves "
+    assert f"advice: B (7.03 KiB) went up 20 times, unchanged 16: {line}" in advice
+    head, loop = CHANGING.split("for k")
+    loop = f"for k{loop}".replace("        B[0, 0] += 1\n", "        with update(B):\n            B[0, 0] += 1\n")
+    loop = "".join(f"    {line}" for line in loop.splitlines(keepends=True))
+    again, more = advised(tmp_path / "followed.py", f"{head}with offload_args(In(B)) as (dB,):\n{loop}")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == ran.stdout
+    assert "advice: B" not in more
+
+
+def test_advice_that_saves_little_is_counted_and_not_shown() -> None:
+    place = Place("cg.py", 3, "")
+
+    def up(name: str, begun: int, ended: int) -> Event:
+        return Event("up", begun, ended, name, "", 8, "host", 1, 1, (place,), True, False, 1, 4096, "")
+
+    events = [up("A", 0, 20_000_000), up("A", 0, 20_000_000), up("x", 0, 9_000)]
+    text = str(Summary(events, 1.0, 0))
+    assert "advice: A (8 bytes) went up 2 times" in text and "advice: x" not in text
+    assert text.endswith("advice: 1 change would save less than 1% of the time; summary.advice has the text")
+    assert "advice: x (8 bytes)" in str(Summary(events, 0.0005, 0))
+
+
 def test_the_replays_of_a_graph_have_a_line(device: str) -> None:
     A, x, y = data()
     region = offload_args(A, x, y, device=device)
@@ -64,25 +114,24 @@ def test_the_replays_of_a_graph_have_a_line(device: str) -> None:
 
 @pytest.mark.later("host")
 def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
-    ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
+    ran, advice = advised(tmp_path / "cg.py", LOOP.format(device=device))
     assert ran.returncode == 0, ran.stderr
-    advice = [line for line in ran.stderr.splitlines() if line.startswith("advice")]
-    assert len(advice) == 1
+    assert len(advice.splitlines()) == 1
     text = "advice: A (16 KiB) went up 10 times, unchanged 9: open a region around the loop at cg.py:14 (saves "
-    assert advice[0].startswith(text)
+    assert advice.startswith(text)
     assert "      x: 10 x 256 bytes" in ran.stderr
 
 
 @pytest.mark.later
 def test_advice_stays_within_the_loop_that_makes_the_array(tmp_path: Path) -> None:
     text = LOOP.format(device="host").replace("for epoch in range(2):\n", "for A in (A, A):\n")
-    ran = traced(tmp_path / "anew.py", text)
-    assert "open a region around the loop at anew.py:15" in ran.stderr
+    ran, advice = advised(tmp_path / "anew.py", text)
+    assert "open a region around the loop at anew.py:15" in advice
 
 
 @pytest.mark.later
 def test_advice_is_the_loop_that_repeats_not_the_one_that_runs_through_the_arrays(tmp_path: Path) -> None:
-    ran = traced(
+    ran, advice = advised(
         tmp_path / "blocks.py",
         """\
 import numpy as np
@@ -94,12 +143,12 @@ for step in range(10):
             blas.asum(d)
 """,
     )
-    assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stderr
+    assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in advice
 
 
 @pytest.mark.later
 def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
-    ran = traced(
+    ran, advice = advised(
         tmp_path / "lambdas.py",
         """\
 import numpy as np
@@ -111,7 +160,7 @@ for step in range(2):
     sums()
 """,
     )
-    assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in ran.stderr
+    assert "unchanged 9: open a region around the loop at lambdas.py:5 (" in advice
 
 
 def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -> None:
@@ -134,9 +183,9 @@ def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -
 def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
     text = LOOP.format(device="host").partition("for epoch")[0]
     text += "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n"
-    ran = traced(tmp_path / "called.py", text)
-    assert "A (16 KiB) went up 4 times, unchanged 3: open a region around the loop at called.py:14" in ran.stderr
-    assert "A (16 KiB) went up 2 times, unchanged 2: open a region around the loop at called.py:15" in ran.stderr
+    ran, advice = advised(tmp_path / "called.py", text)
+    assert "A (16 KiB) went up 4 times, unchanged 3: open a region around the loop at called.py:14" in advice
+    assert "A (16 KiB) went up 2 times, unchanged 2: open a region around the loop at called.py:15" in advice
 
 
 def test_advice_passes_over_loops_of_installed_packages(
@@ -215,11 +264,11 @@ for step in range(4):
 
 @pytest.mark.later("host")
 def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tmp_path: Path) -> None:
-    ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
+    ran, advice = advised(tmp_path / "sizes.py", SIZES.format(device=device))
     lines = ran.stderr.splitlines()
     assert len([line for line in lines if line.startswith("      x: ")]) == 1, ran.stderr
     assert any(line.startswith("      x: 24 x 1 KiB to 32 KiB, ") for line in lines), ran.stderr
-    (advice,) = (line for line in lines if line.startswith("advice: "))
+    assert advice.count("\n") == 1
     assert advice.startswith(
         "advice: x (1 KiB to 32 KiB) went up 24 times, unchanged 21: open a region around the loop at sizes.py:13 ("
     )
@@ -271,26 +320,26 @@ print(y.sum())
 @pytest.mark.later("host")
 def test_the_advised_line_opens_the_region_around_the_loop(device: str, tmp_path: Path) -> None:
     text = CHAINS.format(device=device)
-    ran = traced(tmp_path / "chains.py", text)
-    advice = r"^advice: (\S+) .* around the loop at chains\.py:(\d+) \(.*\): (with .*:)$"
-    advised = {(name, int(line)): opens for name, line, opens in re.findall(advice, ran.stderr, re.MULTILINE)}
+    ran, advice = advised(tmp_path / "chains.py", text)
+    form = r"^advice: (\S+) .* around the loop at chains\.py:(\d+) \(.*\): (with .*:)$"
+    opened = {(name, int(line)): opens for name, line, opens in re.findall(form, advice, re.MULTILINE)}
     chosen = "" if device == Device.default().name else f', device="{device}"'
-    assert advised == {
+    assert opened == {
         ("A", 5): f"with offload_args(In(A){chosen}) as (dA,):",
         ("A[1:]", 8): f"with offload_args(In(A){chosen}) as (dA,):",
         ("y", 5): f"with offload_args(y{chosen}) as (dy,):",
     }
     lines = text.splitlines()
-    for name, number in sorted(advised, key=lambda place: -place[1]):
+    for name, number in sorted(opened, key=lambda place: -place[1]):
         end = next(i for i in range(number, len(lines)) if not lines[i].startswith(" "))
-        lines[number - 1 : end] = [advised[name, number], *(f"    {line}" for line in lines[number - 1 : end])]
-    again = traced(tmp_path / "advised.py", "\n".join(lines) + "\n")
+        lines[number - 1 : end] = [opened[name, number], *(f"    {line}" for line in lines[number - 1 : end])]
+    again, more = advised(tmp_path / "advised.py", "\n".join(lines) + "\n")
     assert again.returncode == 0, again.stderr
     assert again.stdout == ran.stdout
-    assert "around the loop" not in again.stderr
+    assert "around the loop" not in more
 
 
 def test_the_advised_line_has_no_name_that_the_place_lacks(device: str, tmp_path: Path) -> None:
-    ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
+    ran, advice = advised(tmp_path / "sizes.py", SIZES.format(device=device))
     chosen = "" if device == Device.default().name else f', device="{device}"'
-    assert f": with offload_args(In(...){chosen}) as (...):\n" in ran.stderr
+    assert f": with offload_args(In(...){chosen}) as (...):\n" in advice
