@@ -7,7 +7,8 @@
 
 Importing the package needs no GPU and loads no vendor library. `blas`, `communicator`, `embedding`, `fft`, `kernels`,
 `lapack`, `linalg`, `scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported at their first
-use. `libraries.NAMES` lists the vendor libraries.
+use. `libraries.NAMES` lists the vendor libraries. In docstrings, docs/guide/blas.md stands for a page of the
+documentation: in a checkout, for this file; on the site, for guide/blas.
 """
 
 from __future__ import annotations

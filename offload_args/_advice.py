@@ -94,6 +94,8 @@ def of_package(name: str, names: Sequence[str]) -> str:
         return f"; arrays are NumPy's: make one by np.{name}(...), and lend it by offload_args(x)"
     if name in ("zeros_like", "empty_like", "ones_like"):
         return "; arrays are NumPy's: lend one by offload_args(x), or request Scratch(shape, dtype)"
+    if name in ("random", "rand", "randn", "default_rng"):
+        return "; lend an array of NumPy's generator, or fill one on an NVIDIA GPU by curand"
     if name in ("asnumpy", "to_numpy", "get"):
         return "; lent arrays get their results when the region ends, and pointers have to_host()"
     if hasattr(np, name) and isinstance(getattr(np, name), type):

@@ -86,4 +86,5 @@ def in_parts(text: str) -> str:
     way = _way(function, values)
     if values.get("devices") is None and function.startswith(("blas.", "lapack.")):
         text = _ARGUMENT.sub(f"{function}: a copy of an operand ", text)
-    return text.replace(_PARTS, f"{way}, or leave regions") if _PARTS in text else f"{text}; {way}"
+    joint = ": leave regions" if way.endswith("no form by parts") else ", or leave regions"
+    return text.replace(_PARTS, f"{way}{joint}") if _PARTS in text else f"{text}; {way}"

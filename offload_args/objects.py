@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 from . import _core
+from ._table import LIBRARIES
 from .devices import Device, as_device, by_number, default_number
-from .errors import OffloadError
+from .errors import OffloadError, WrongDeviceError
 from .streams import SupportsStream
 from .streams import stream_handle as _handle_of_stream
 
@@ -120,7 +121,13 @@ class Stream:
 
 def device_number(function: str, name: str, device: Any) -> int:
     """Return the number of the device on which a function makes an object."""
-    return default_number() if device is None else as_device(device).number
+    number = default_number() if device is None else as_device(device).number
+    library = function.partition(".")[0]
+    backend = LIBRARIES.get(library, {}).get("backend")
+    if backend and by_number(number).backend != backend:
+        remedy = "; lend an array of NumPy's generator instead" * (library == "curand")
+        raise WrongDeviceError(f"{function}: {name} is {by_number(number)}, needs to be a {backend} device{remedy}")
+    return number
 
 
 def stream_handle(function: str, name: str, stream: object) -> int:

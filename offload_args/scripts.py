@@ -149,6 +149,15 @@ def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | 
     return known
 
 
+def _assumed_gpu() -> str:
+    """Return the rates of the GPU by which a plan counts on a machine without a GPU."""
+    up, down, call, single, double = _core.accelerate_nominal()[:5]
+    return (
+        f"no call goes: a GPU is assumed that computes {single * 1e-12:g} TFLOP/s in float32 and {double * 1e-12:g} in "
+        f"float64, copies {up * 1e-9:g} GB/s up and {down * 1e-9:g} down, and takes {time_text(call)} more a call"
+    )
+
+
 def _apply() -> None:
     """Pass the innermost active context to the core, or stop the acceleration if no context is active.
 
@@ -232,7 +241,16 @@ class Report:
     See also: scripts.accelerate; docs/guide/scripts.md.
     """
 
-    def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        small: int,
+        device: str,
+        note: str,
+        failure: str,
+        lapack: str = "",
+        assumed: str = "",
+    ) -> None:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
         self.small = (
             small  #: calls of fewer than a million multiplications; with several threads, an approximate number
@@ -241,6 +259,7 @@ class Report:
         self.note = note  #: the reason why no call goes, such as a missing GPU, or ""
         self.failure = failure  #: the failure of the device, or of its latest call that failed, or ""
         self.lapack = lapack  #: the reason why no call of LAPACK goes, or ""
+        self.assumed = assumed  #: the rates of the GPU that a plan assumes while no device is open, or ""
 
     @property
     def calls(self) -> int:
@@ -274,6 +293,7 @@ class Report:
             "note": self.note,
             "failure": self.failure,
             "lapack": self.lapack,
+            "assumed": self.assumed,
             "small": self.small,
             "calls": self.calls,
             "gone": self.gone,
@@ -288,6 +308,8 @@ class Report:
         return json.dumps(self.as_dict(), indent=2)
 
     def _lines(self) -> list[str]:
+        if self.note and not self.assumed:
+            return [f"{self.note}, and its calls were not counted"]
         target = f" to {self.device}" if self.device else ""
         lines = [
             f"{self.calls} {plural('call', self.calls)} of BLAS and LAPACK, {self.gone} went{target}; "
@@ -297,14 +319,15 @@ class Report:
             moved = sum(row.bytes_up + row.bytes_down for row in self.rows)
             spared = f", spared {size_text(self.bytes_spared)} that stayed there" if self.bytes_spared else ""
             lines.append(f"saved {time_text(max(self.saved, 0))} by the model, moved {size_text(moved)}{spared}")
-        return [*lines, *filter(None, (self.note, self.lapack, self.failure))]
+        return [*lines, *filter(None, (self.assumed, self.lapack, self.failure))]
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header = ("line", "routine", "size", "calls", "went", "CPU", "device", "moved", "spared", "saved", "why not")
         rows = []
         for row in self.rows:
             size = " x ".join(str(extent) for extent in (row.m, row.n, row.k) if extent)
-            refusals = ", ".join(f"{count} {reason}" for reason, count in row.refused.items())
+            reasons = {"left out": "plan only"} if self.assumed else {}
+            refusals = ", ".join(f"{count} {reasons.get(reason, reason)}" for reason, count in row.refused.items())
             moved = size_text(row.bytes_up + row.bytes_down) if row.gone else ""
             spared = size_text(row.bytes_spared) if row.bytes_spared else ""
             times = (time_text(seconds) if seconds > 0 else "" for seconds in (row.host_seconds, row.device_seconds))
@@ -482,7 +505,8 @@ class Accelerated:
         failure = self._failure
         if not failure and any("device failed" in row.refused for row in rows):
             failure = f"a call on the device failed: {_core.accelerate_failure()}"
-        return Report(rows, small - self._small_before, self._device, self._note, failure, self._lapack)
+        assumed = _assumed_gpu() if self._only_count and not self._device else ""
+        return Report(rows, small - self._small_before, self._device, self._note, failure, self._lapack, assumed)
 
     @property
     def report(self) -> Report:

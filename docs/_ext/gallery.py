@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from _gallery_data import add_data
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
@@ -49,6 +50,10 @@ def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
     return chosen + (["--plot", os.devnull] if draws else [])
 
 
+def complete(app: Sphinx) -> None:
+    add_data(Path(app.srcdir) / "gallery", EXAMPLES)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     for name in ORDER:
         if not (EXAMPLES / f"{name}.py").exists():
@@ -71,5 +76,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "show_signature": False,
         "write_computation_times": False,
     }
+    app.connect("builder-inited", complete, priority=900)  # after sphinx-gallery has written the pages
     app.add_css_file("gallery.css")
     return {"parallel_read_safe": True}

@@ -116,6 +116,11 @@ static PyObject *accelerate_use_lapack(PyObject *Py_UNUSED(module), PyObject *ar
   Py_RETURN_NONE;
 }
 
+static PyObject *tuple_of_rates(const oa_accelerate_rates *r) {
+  return Py_BuildValue("(dddddddddddd)", r->up, r->down, r->call, r->device[0], r->device[1], r->device[2],
+                       r->device[3], r->host[0], r->host[1], r->host[2], r->host[3], r->host_memory);
+}
+
 /* (device) -> up, down, call; device and host, four each; host_memory */
 static PyObject *accelerate_calibrate(PyObject *Py_UNUSED(module), PyObject *argument) {
   const int device = as_int(argument);
@@ -124,8 +129,14 @@ static PyObject *accelerate_calibrate(PyObject *Py_UNUSED(module), PyObject *arg
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_accelerate_calibrate(device, &r);
   Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
-  return Py_BuildValue("(dddddddddddd)", r.up, r.down, r.call, r.device[0], r.device[1], r.device[2], r.device[3],
-                       r.host[0], r.host[1], r.host[2], r.host[3], r.host_memory);
+  return tuple_of_rates(&r);
+}
+
+/* () -> the rates that a plan assumes, as accelerate_calibrate returns them */
+static PyObject *accelerate_nominal(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  oa_accelerate_rates r = OA_SIZED(oa_accelerate_rates);
+  const int status = oa_accelerate_nominal(&r);
+  return status != OA_OK ? fail(status) : tuple_of_rates(&r);
 }
 
 /* () -> (event, thread, serial) */
@@ -311,6 +322,7 @@ static PyMethodDef accelerate_functions[] = {
     {"accelerate_use", accelerate_use, METH_VARARGS, NULL},
     {"accelerate_use_lapack", accelerate_use_lapack, METH_O, NULL},
     {"accelerate_calibrate", accelerate_calibrate, METH_O, NULL},
+    {"accelerate_nominal", accelerate_nominal, METH_NOARGS, NULL},
     {"accelerate_wait", accelerate_wait, METH_NOARGS, NULL},
     {"accelerate_set_site", accelerate_set_site, METH_VARARGS, NULL},
     {"accelerate_set_finder", accelerate_set_finder, METH_O, NULL},

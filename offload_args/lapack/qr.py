@@ -305,8 +305,8 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
             lapack.gels(dA, db)
         print(heights[:2].round(6))  # [2. 1.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal, because A does not have full
-    rank then.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if R has an exact zero on its diagonal. Rounding usually hides
+    that A does not have full rank: X then has very large numbers. Use linalg.lstsq or lapack.gelsd for such an A.
     Source: LAPACK, xGELS.
 
     See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf, rocsolver.dgeqrf;

@@ -45,7 +45,10 @@ if not TYPE_CHECKING:  # static checkers read all names
                 for form in ("array", "matrix")
             },
             **dict.fromkeys(("eye", "diags", "random", "kron", "vstack", "hstack"), "scipy.sparse to make a matrix"),
-            **dict.fromkeys(("cg", "gmres", "bicgstab"), "sparse.matmul and blas in a loop (docs/guide/sparse.md)"),
+            **dict.fromkeys(
+                ("cg", "gmres", "bicgstab"),
+                "sparse.matmul and blas in a loop, as examples/poisson_cg.py of the gallery does",
+            ),
             **dict.fromkeys(("eigs", "eigsh", "svds", "splu"), "scipy.sparse.linalg"),
         },
     )

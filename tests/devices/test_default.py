@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from helpers.scripts import run
+from offload_args import curand
 from offload_args.environment import KNOWN
+from offload_args.errors import WrongDeviceError
 
 PROGRAM = """\
 import numpy as np
@@ -72,3 +74,10 @@ def test_the_page_has_the_known_variables() -> None:
 
     listed = set(re.findall(r"\{envvar\} OFFLOAD_ARGS_(\w+)", page))
     assert listed == KNOWN - {name.upper() for name in libraries.NAMES}
+
+
+def test_a_library_of_gpus_names_the_device_before_the_library() -> None:
+    for name in ("host", "sim:0"):
+        words = f"^curand.create_generator: device is {name}, needs to be a cuda device; lend an array of NumPy's"
+        with pytest.raises(WrongDeviceError, match=words):
+            curand.create_generator(curand.RNG_PSEUDO_PHILOX4_32_10, name)

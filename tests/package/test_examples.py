@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,34 @@ def test_example_finds_its_own_result_right(
 
         pyplot.close("all")
         assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+READING = [path for path in EXAMPLES if '"data" /' in path.read_text()]
+
+
+@pytest.mark.parametrize("path", READING, ids=lambda path: path.stem)
+def test_a_download_of_the_gallery_has_the_data_that_its_program_reads(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(path.parents[1] / "docs" / "_ext"))
+    from _gallery_data import add_data  # type: ignore[import-not-found]
+
+    for program in READING:  # as sphinx-gallery writes them
+        name = f"{program.stem}.zip"
+        (tmp_path / f"{program.stem}.rst").write_text(f"  :download:`Download zipped: {name} <{name}>`\n")
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.write(program, program.name)
+    add_data(tmp_path, path.parent)
+    page = (tmp_path / f"{path.stem}.rst").read_text()
+    add_data(tmp_path, path.parent)
+    assert (tmp_path / f"{path.stem}.rst").read_text() == page
+    with zipfile.ZipFile(tmp_path / f"{path.stem}.zip") as archive:
+        assert len(archive.namelist()) == len(set(archive.namelist()))
+        archive.extractall(tmp_path / "unpacked")
+    for link in re.findall(r"<(/\.\./examples/data/[^>]+)>", page):
+        assert (path.parents[1] / "docs" / link[1:]).is_file()
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "unpacked" / path.name), "--device", "host"])
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.slow

@@ -556,7 +556,7 @@ class Expressions(Names):
         missing = REMEDIES.get(function) if callable(function) else None
         module = getattr(function, "__module__", "") or ""
         if isinstance(function, np.ufunc) or module in ("math", "cmath", "numpy"):
-            remedy = missing or "docs/guide/python-kernels.md lists those that they have"
+            remedy = missing or 'the page "Kernels in Python" lists those that they have'
             self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
