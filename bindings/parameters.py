@@ -62,7 +62,7 @@ CLAUSES = {
     "despite_const": Label(
         "despite const",
         "despite const",
-        "the header has a wrong const, or lacks the const of an array that is read",
+        "write this if the header's const is wrong: on an array that is written, or missing on one that is read",
     ),
 }
 
