@@ -366,6 +366,62 @@ def compiled_lines(dtype, result, expressions):
     return kernel(function_of("\n".join([*lines, ""]), file, names), debug=False)
 
 
+@kernel.function
+def of_difference(d):
+    return 1000 if d < 0 else 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, pytest.param(np.uint16, marks=pytest.mark.slow),
+                                   pytest.param(np.uint32, marks=pytest.mark.slow)],
+                         ids=lambda dtype: dtype.__name__)  # fmt: skip
+def test_differences_of_small_unsigned_integers_are_right(device: str, dtype: type) -> None:
+    most = int(np.iinfo(dtype).max)
+    expressions = [
+        "p - q", "(p - q) * 0.5", "-(p - q)", "abs(p - q)", "(p - q) // 2", "(p - q) % 7", "(p - q) / 2", "p - 5 - q",
+        "1 if p - q < 0 else 0", "1 if p - q == -2 else 0", "min(p - q, 0)", "min(p, q) - max(p, q)", "(p << 1) - q",
+        "(p & q) - (p | q)", "(p >> 1) - (q >> 1)", "(p > 3) - q", "int(p) - int(q)", "math.floor(p) - math.ceil(q)",
+        "math.trunc(p) - int(q)", "of_difference(p - q)", "len((1, 2)) - p",
+        "p // 2 - q % 7", "(1 << p % 8) - q",
+    ]  # fmt: skip
+    lines = [
+        "def lines(first: In[T], second: In[T], total: InOut[T].by(Linear1D()), y: Out[np.float64].by(Linear2D())):",
+        "    for i in total.mine():", "        total[i] -= first[i]", "    for i, j in y.mine():",
+        "        p, q = first[j], second[j]", "        d, n = p, 0", "        d -= q",
+        "        for k in range(p - q):", "            n += 1", "            d -= 2",
+        "        y[i, j] = d if i == 0 else n",
+        *(f"        if i == {row + 2}:\n            y[i, j] = {text}" for row, text in enumerate(expressions)),
+    ]  # fmt: skip
+    names = {"In": In, "Out": Out, "InOut": InOut, "T": dtype, "Linear1D": Linear1D, "Linear2D": Linear2D, "np": np}
+    names |= {"of_difference": of_difference, "math": math}
+    p, q = [3, 250, 0, most], [5, 10, most, most - 3]
+    total, y = np.full(4, 7, dtype), np.zeros((2 + len(expressions), 4))
+    file = f"<differences of {dtype.__name__}>"
+    built = kernel(function_of("\n".join([*lines, ""]), file, names), debug=False)
+    offload(built, np.array(p, dtype), np.array(q, dtype), total, y, device=device)
+    assert total.tolist() == [(7 - a) % (most + 1) for a in p]
+    steps = [max(a - b, 0) for a, b in zip(p, q, strict=True)]
+    np.testing.assert_array_equal(y[1], steps)
+    np.testing.assert_array_equal(y[0], [a - b - 2 * n for a, b, n in zip(p, q, steps, strict=True)])
+    place = {
+        "of_difference": lambda d: 1000 if d < 0 else 0,
+        "abs": abs,
+        "min": min,
+        "max": max,
+        "int": int,
+        "math": math,
+        "len": len,
+    }
+    for expression, row in zip(expressions, y[2:], strict=True):
+        expected = [float(eval(expression, place, {"p": a, "q": b})) for a, b in zip(p, q, strict=True)]
+        np.testing.assert_array_equal(row, expected, err_msg=expression)
+
+
+def test_a_product_of_two_uint32_has_all_its_bits(device: str) -> None:
+    x, y = np.array([3, 2**32 - 1], np.uint32), np.zeros((3, 2))
+    offload(compiled_lines(np.uint32, np.float64, ["x * x", "x ** 2", "np.square(x)"]), x, y, device=device)
+    np.testing.assert_array_equal(y, [[9, float((2**32 - 1) ** 2)]] * 3)
+
+
 @pytest.mark.later(but="uint64")
 @pytest.mark.parametrize(
     "dtype",
@@ -436,6 +492,7 @@ def test_a_literal_of_a_result_that_its_type_lacks_is_refused_at_its_line(body: 
         (np.uint64, "x - (1 - 4)", NO_UINT64),
         *[(np.int64, f"x {sign} 2**63", NO_INT64) for sign in ("+", "//", "&")],
         (np.int8, "min(2**63, x)", f"{2**63} is not an int64"),
+        (np.uint32, "x + 2**63", NO_INT64),
         (np.int64, "1 if x < 2**70 else 0", r"2 \*\* 70: an integer of a kernel has 64 bits: write 2.0 \*\* 70"),
         (np.int64, "x + (1 << 64)", "1 << 64: an integer of a kernel has 64 bits"),
         (np.int64, "x + HUGE", "HUGE: an integer of a kernel has 64 bits"),
@@ -467,6 +524,7 @@ def test_a_literal_that_its_type_lacks_is_refused_at_its_line(dtype: type, expre
         (np.uint64, ["v = -1", "for k in range(3):", "    v += x"]),
         (np.uint64, ["v, w = -1, 3", "if x > 3:", "    v, w = x, x"]),
         (np.int64, ["v = 2**63", "if x > 3:", "    v = x"]),
+        (np.uint8, ["v = 2**63", "if x > 3:", "    v = x"]),
     ],
     ids=str,
 )

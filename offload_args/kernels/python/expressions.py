@@ -526,6 +526,8 @@ class Expressions(Names):
         if function in _BUILTINS:
             if function is range:
                 arguments = self.of_range(node, arguments)
+            if function is int:
+                arguments = [self.call(argument, "oa__wide", argument) for argument in arguments]
             name = _BUILTINS[function]
             if name in self.locals:
                 self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")

@@ -122,8 +122,8 @@ def _combine(operation: Any, contracted: bool = False) -> Any:
             check_ranges(f"{operation.__name__.rstrip('_')}({shown(a)}, {shown(b)})", a, b, weak)
         elif kind == types.uint64:  # -1 is less than each uint64
             kind = None
-        if operation in _SHIFTS and not weak.literal_value and is_of_int64(*natives):
-            kind = types.int64  # numba's is a uint64
+        if kind is None and operation not in _COMPARISONS:
+            kind = computed_in(operation, *natives)
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -160,10 +160,22 @@ def is_of_both_signs(kinds: Any) -> bool:
     return types.uint64 in kinds and any(isinstance(kind, types.Integer) and kind.signed for kind in kinds)
 
 
-def is_of_int64(a: Any, b: Any) -> bool:
-    """Return whether a shift of an unsigned number by a signed one is an int64; a uint64 remains a uint64."""
-    is_unsigned = isinstance(a, types.Integer) and not a.signed and a != types.uint64
-    return is_unsigned and isinstance(b, types.Integer) and bool(b.signed)
+def is_small_unsigned(kind: Any) -> bool:
+    """Return whether a type is an unsigned integer of at most 32 bits."""
+    return isinstance(kind, types.Integer) and not kind.signed and kind.bitwidth <= 32
+
+
+def computed_in(operation: Any, a: Any, b: Any) -> Any:
+    """Return the type in which an operation of unsigned integers is computed; None stands for numba's own type.
+
+    numba has a uint64 for unsigned integers, in which 3 - 5 is 1.8e19. Here all but a uint64 are an int64, which has
+    each difference of numbers of at most 32 bits. Only the product of two uint32 may need the 64th bit.
+    """
+    if operation in _SHIFTS:
+        return types.int64 if is_small_unsigned(a) and b != types.uint64 else None
+    if not is_small_unsigned(a) or not is_small_unsigned(b):
+        return None
+    return types.uint64 if operation is operator.mul and a == b == types.uint32 else types.int64
 
 
 def compared(builder: Any, operation: Any, values: Any, first_is_signed: bool) -> Any:
@@ -280,12 +292,12 @@ oa__neg, oa__pos, oa__invert = map(_unary, (operator.neg, operator.pos, operator
 
 @intrinsic(prefer_literal=True)
 def oa__products(typing: Any, value: Any, exponent: Any) -> Any:
-    """Return a power by a whole number from 0 to 16, as products. Integers have 64 bits, and keep their sign."""
+    """Return a power by a whole number from 0 to 16, as products. Integers have 64 bits, as in other operations."""
     native = native_of(value)
     if not isinstance(native, (types.Number, types.Boolean)) or not isinstance(exponent, types.IntegerLiteral):
         return None
     is_whole = isinstance(native, (types.Integer, types.Boolean))
-    kind = native if not is_whole else types.int64 if getattr(native, "signed", True) else types.uint64
+    kind = native if not is_whole else types.uint64 if native in (types.uint32, types.uint64) else types.int64
     product = typing.resolve_function_type(operator.mul, (kind, kind), {})
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -336,6 +348,13 @@ def oa__count(typing: Any, value: Any) -> Any:
     if not isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(f"oa__: a range of {native}: its numbers are whole: write int(...)")
     return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
+@intrinsic(prefer_literal=True)
+def oa__wide(typing: Any, value: Any) -> Any:
+    """Return an unsigned integer of at most 32 bits as an int64, and another value unchanged; numba's is a uint64."""
+    kind = types.int64 if is_small_unsigned(native_of(value)) else value
+    return kind(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], kind)
 
 
 @intrinsic

@@ -231,7 +231,7 @@ def weak_type(native: Any, least: int = 0, most: int = 0, line: int = 0) -> Any:
 
 def lacks(kind: Any, literal: int) -> bool:
     """Return whether a whole number is not in the range in which it is combined with a type of integers."""
-    return bool(literal >= 2**63 if kind.signed else literal < 0 and kind == types.uint64)
+    return bool(literal < 0 if kind == types.uint64 else literal >= 2**63)
 
 
 def range_error(construct: str, literal: int, kind: Any, line: int = 0) -> errors.TypingError:
@@ -241,7 +241,7 @@ def range_error(construct: str, literal: int, kind: Any, line: int = 0) -> error
     line of the call.
     """
     place = f"\noa__line {line}" if line else ""
-    lacking, remedy = ("an int64", "uint64") if kind.signed else ("a uint64", "int64")
+    lacking, remedy = ("a uint64", "int64") if kind == types.uint64 else ("an int64", "uint64")
     return errors.TypingError(
         f"oa__: {construct}{literal} is not {lacking}: convert the other number, as np.{remedy}(x){place}"
     )
@@ -268,8 +268,8 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
     """Return the type in which NumPy 2 combines two numbers; None stands for numba's own type.
 
-    Two whole numbers have numba's type, which has 64 bits. But a weak number that is combined with a uint64 becomes a
-    uint64, and so do a bool and an unsigned number.
+    Two whole numbers have numba's type, or that of `computed_in`. But a weak number that is combined with a uint64
+    becomes a uint64. So does a bool, which becomes an int64 if it is combined with a smaller unsigned number.
     """
     exact = (types.Integer, types.Boolean)
     if a_is_weak and b_is_weak:
@@ -278,7 +278,9 @@ def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
         if a_is_weak or b_is_weak:
             return types.uint64 if (b if a_is_weak else a) == types.uint64 else None
         kinds = {(isinstance(kind, types.Boolean), getattr(kind, "signed", False)) for kind in (a, b)}
-        return types.uint64 if kinds == {(True, False), (False, False)} else None
+        if kinds != {(True, False), (False, False)}:
+            return None
+        return types.uint64 if types.uint64 in (a, b) else types.int64
     if not a_is_weak and not b_is_weak:
         return from_dtype(np.result_type(as_dtype(a), as_dtype(b)))
     weak, strong = (a, b) if a_is_weak else (b, a)
