@@ -225,6 +225,8 @@ class _Failure:
     def __init__(self, need: str, value: object) -> None:
         self._need = need
         self._given = value
+        is_of_real = need.partition(".")[2][:1] in ("s", "d")  # zherk takes a real alpha for complex arrays
+        self.of_complex = "or lend complex arrays" if is_of_real else ""  #: the remedy for a complex number
 
     def __call__(self, kind: type[Exception], needed: str, remedy: str = "") -> NoReturn:
         text = f"{self._need} {needed}, got {_describe(self._given)}"
@@ -354,7 +356,9 @@ def _check_number(row: _Row, value: Any, fail: _Failure, needed: str) -> None:
     if row.dtype.startswith("f8"):
         fail(ArgumentTypeError, f"a DevicePtr[{row.dtype_name}], as there are no such numbers on the host")
     complex_is_taken = row.dtype.startswith("c")
-    if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
+    if isinstance(value, (complex, np.complexfloating)) and not complex_is_taken:
+        fail(ArgumentTypeError, needed, fail.of_complex)
+    if isinstance(value, (str, bytes, bytearray)):
         fail(ArgumentTypeError, needed)
     try:
         number = complex(value) if complex_is_taken else float(value)

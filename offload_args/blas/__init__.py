@@ -107,6 +107,9 @@ if not TYPE_CHECKING:  # static checkers read all names
             **dict.fromkeys(("div", "divide", "exp", "log", "sqrt", "abs", "power"), "kernels.elementwise"),
             **dict.fromkeys(("sub", "subtract"), "blas.axpy for vectors, blas.geam for matrices"),
             **dict.fromkeys(("min", "max", "mean", "prod", "argmin"), "kernels.reduce"),
+            **dict.fromkeys(
+                ("geru", "cgeru", "zgeru"), "blas.ger, which takes complex vectors, too; gerc conjugates y"
+            ),
             "argmax": "kernels.reduce; blas.iamax is for absolute values",
             "transpose": "T of a pointer, as in dA.T",
         },

@@ -446,3 +446,17 @@ def test_a_product_of_other_dimensions_names_the_function_for_them(device: str) 
         for wrong, words in calls:
             with pytest.raises(ArgumentError, match=words):
                 wrong()
+
+
+def test_a_complex_number_for_real_arrays_is_refused_with_the_arrays_to_lend() -> None:
+    with offload_args(np.ones(2), np.ones((2, 2), complex), device="host") as (dx, dA):
+        with pytest.raises(ArgumentTypeError, match=r"daxpy: alpha needs a real number .*; or lend complex arrays$"):
+            blas.axpy(1 + 1j, dx, dx)
+        with pytest.raises(ArgumentTypeError, match=r"zherk: alpha needs a real number .*, got the complex \(1\+1j\)$"):
+            blas.herk(1 + 1j, dA, 0.0, dA)
+
+
+@pytest.mark.parametrize("name", ["geru", "zgeru"])
+def test_a_vendors_name_of_ger_is_told_with_the_name_here(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"use blas\.ger, which takes complex vectors, too; gerc conjugates y$"):
+        getattr(blas, name)

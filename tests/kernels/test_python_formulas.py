@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
-from offload_args import In, InOut, Out, call, errors, fft, kernel, launch, offload, offload_args, testing
+from offload_args import In, InOut, Out, Scratch, call, errors, fft, kernel, launch, offload, offload_args, testing
 from offload_args.kernels import Linear2D, elementwise, reduce
 
 SCALE = 3
@@ -90,12 +90,25 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
     [
         ("y = = x", {}, "invalid syntax: write statements such as"),
         ("y = x[1]", {}, r"x\[1\]: a formula has x without a subscript"),
-        ("y = nothing(x)", {}, r"<elementwise 'y = nothing\(x\)'>:3: elementwise: the name nothing: nothing has it"),
+        (
+            "y = nothing(x)",
+            {},
+            r"<elementwise 'y = nothing\(x\)'>:3: elementwise: the name nothing: nothing has it: "
+            "before the kernel, define a function nothing that begins with @kernel.function",
+        ),
+        ("y = heaviside(x, 1)", {}, r"kernels do not have this function: write \(x > 0\) \+ h \* \(x == 0\)"),
+        ("y = gamma(x)", {}, r"kernels do not have this function: compute its values on the host, as scipy\.special"),
         ("z = x", {}, "does not use the parameter y"),
-        ("y = a * xx", {"a": np.float32}, "the parameter x: xx is no parameter; call one of them as the other"),
+        ("y = a * xx", {"a": np.float32}, "the parameter x: the formula has xx, and the parameters are .*: rename"),
         ("x = y", {}, r"assigns x: declare x=Out\[dtype\]"),
         ("y += x", {}, "y is Out: declare InOut"),
         ("y = x + i", {"i": np.int32}, "the parameter i: it is an index"),
+        (
+            "y = x * name",
+            {"name": np.float32},
+            "name needs a name as in Python, such as 'axpy', got .*: an array or a num",
+        ),
+        ("y = x", {"name": "1"}, "name needs a name as in Python, such as 'axpy', got '1'$"),
         ("y = x", {"y": In[np.float32]}, r"needs an array that it writes: y=Out\[np.float32\]"),
     ],
 )
@@ -218,14 +231,25 @@ def test_a_sum_of_nothing_is_0_and_a_least_element_of_nothing_is_refused() -> No
     [
         ("mean", {"x": np.float32}, "operation needs one of sum, prod, min, max, argmin, argmax; got 'mean'"),
         ("sum", {}, "needs the dtype of each array"),
-        ("sum", {"x": np.float32, "axis": 2}, "axis needs None, 0 or 1, got 2"),
+        (
+            "sum",
+            {"x": np.float32, "axis": 2},
+            "axis needs 0 or 1 of a matrix .-2 or -1., or None, which reduces all .*; got 2",
+        ),
+        ("sum", {"x": np.float32, "axis": (0, 1)}, r"axis needs 0 or 1 .*; got \(0, 1\)"),
+        (
+            "sum",
+            {"x": np.float32, "formula": "z * z"},
+            "does not use the parameter x: the formula has z, and the param",
+        ),
+        ("sum", {"x": np.float32, "y": np.float32, "formula": "x"}, "does not use the parameter y: leave it out"),
         ("sum", {"x": np.float32, "y": np.float32}, "sum of several arrays needs a formula"),
         ("max", {"x": np.complex64}, "complex numbers have no order"),
     ],
 )
 def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
     with pytest.raises(errors.SignatureError, match=words):
-        reduce(operation, **options)
+        reduce(operation, options.pop("formula", ""), **options)
 
 
 @pytest.mark.later
@@ -259,14 +283,62 @@ def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
     argument, dtype = errors.ArgumentError, errors.DTypeError
     for reduction, arguments, error, words in [
         (total, [x.astype(float)], dtype, "sum: x needs dtype float32, got float64"),
-        (total, [x[:, :3]], argument, "sum: x needs elements in C order without gaps, got shape (4, 3)"),
-        (rows, [x[0]], argument, "sum: A needs a matrix for axis=1, got shape (6,)"),
+        (rows, [x[0]], argument, "sum: A needs a matrix for axis=1, got shape (6,): leave axis out"),
+        (rows, [x[None]], argument, "got shape (1, 4, 6): reshape it to a matrix, such as x.reshape(-1, x.shape[-1])"),
+        (rows, [x, [0.0] * 4], argument, "sum: the result needs a NumPy array, got [0.0, 0.0, 0.0, 0.0]"),
         (rows, [x, np.zeros(3, np.float32)], argument, "sum: the result needs 4 elements of float32, got 3 of float32"),
         (rows, [x, np.zeros(4)], dtype, "sum: the result needs 4 elements of float32, got 4 of float64"),
         (rows, [], argument, "sum: needs 2 arguments, A and the result; got 0"),
     ]:
         with pytest.raises(error, match=re.escape(words)):
             reduction(*arguments, device="host")
+
+
+def test_pointers_to_elements_with_gaps_are_refused_with_a_copy(running_device) -> None:
+    total, x, result = reduce("sum", x=np.float32), ramp(24).reshape(4, 6), np.zeros(1, np.float32)
+    with offload_args(x, result, Scratch((3,), np.float32), device=running_device) as (dx, dresult, dc):
+        with pytest.raises(
+            errors.ArgumentError, match=r"got shape \(4, 3\) .*: reduce along an axis first, or copy it"
+        ):
+            total(dx[:, :3], dresult)
+        words = (
+            r"C order without gaps, .*\(24,\): copy it: lend Scratch\(\(3,\), np\.float32\) as dc, and dc\.copy_from"
+        )
+        with pytest.raises(errors.ArgumentError, match=words):
+            total(dx[:3, 1], dresult)
+        dc.copy_from(dx[:3, 1])
+        total(dc, dresult)
+    assert result == x[:3, 1].sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*has strides that a copy can't keep:offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("axis", [None, pytest.param(-1, marks=pytest.mark.slow), -2])
+def test_arrays_of_any_order_and_strides_are_reduced(running_device, axis) -> None:
+    A, weights = ramp(35).reshape(5, 7), np.linspace(1, 2, 35).astype(np.float32).reshape(7, 5)
+    places = reduce("argmax", "A * w", axis=axis, A=np.float32, w=np.float32)
+    for view in (A, np.asfortranarray(A), A[::-1], A[:, ::-2], A[::2, 1:5], np.broadcast_to(A[:1], (5, 7))):
+        w = weights.T[: view.shape[0], : view.shape[1]]
+        expected = np.argmax(view * w, axis=axis)
+        np.testing.assert_array_equal(places(view, w, device=running_device), expected)
+    if axis is None:
+        cube = np.asfortranarray(A.reshape(5, 7, 1)[:4].repeat(2, 2))
+        ones = np.ones_like(cube)
+        for view in (cube, cube.transpose(2, 0, 1), A[0, ::-1]):
+            expected = np.argmax(view)
+            assert places(view, ones if view is cube else np.ones_like(view), device=running_device) == expected
+
+
+def test_the_newest_elements_of_a_lent_array_in_fortran_order_are_reduced(running_device) -> None:
+    A = np.asfortranarray(ramp(6).reshape(2, 3))
+    with offload_args(A, device=running_device) as (dA,):
+        dA.fill(2)
+        assert reduce("sum", x=np.float32)(A, device=running_device) == 12
+
+
+def test_a_result_in_any_order_is_written() -> None:
+    A, result = ramp(24).reshape(6, 4), np.zeros((2, 3), np.float32, "F")
+    reduce("sum", axis=1, A=np.float32)(A, result, device="host")
+    np.testing.assert_array_equal(result, A.sum(1).reshape(2, 3))
 
 
 def test_wrong_formulas_and_operations_are_told_with_the_right_form() -> None:

@@ -8,7 +8,7 @@ import copy
 import linecache
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from keyword import iskeyword
 from typing import Any, Final
 
@@ -111,6 +111,14 @@ def parsed(function: str, formula: str) -> ast.Module:
     return tree
 
 
+def renamed(used: Set[str], parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
+    """Return the remedy for a parameter that a formula lacks. `used`: the formula's other names."""
+    unknown = sorted(used - {*known_names(), *vars(builtins), *scope})
+    if not unknown:
+        return "leave it out"
+    return f"the formula has {unknown[0]}, and the parameters are {', '.join(parameters)}: rename one of them"
+
+
 @telling
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
     """Make a kernel of a formula for each element.
@@ -143,7 +151,8 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
         if isinstance(parameter, Parameter) and parameter.direction in (Out, InOut)
     }
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
-        raise SignatureError(f"elementwise: name needs a name as in Python, such as 'axpy', got {shown(name)}")
+        remedy = "" if isinstance(name, str) else ": an array or a number of the formula needs another name"
+        raise SignatureError(f"elementwise: name needs a name as in Python, such as 'axpy', got {shown(name)}{remedy}")
     if not written:
         raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
     owner = next(iter(written))
@@ -158,12 +167,11 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     body = [ast.unparse(ast.fix_missing_locations(reader.visit(statement))) for statement in tree.body]
     for key in parameters:
         if key not in reader.used:
-            names = {**known_names(), **vars(builtins), **frame.f_globals, **frame.f_locals}
-            unknown = sorted(reader.used - reader.stored - {*parameters, *index.split(", "), *names})
-            remedy = f": {unknown[0]} is no parameter; call one of them as the other" if unknown else ": leave it out"
+            others = reader.used - reader.stored - {*parameters, *index.split(", ")}
+            remedy = renamed(others, parameters, {**frame.f_globals, **frame.f_locals})
             if key in written and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
-                remedy = f": write {f'{key} = {formula}'!r}"
-            raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}{remedy}")
+                remedy = f"write {f'{key} = {formula}'!r}"
+            raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}: {remedy}")
     for key in sorted(reader.stored & parameters.keys()):
         if key not in written:
             raise SignatureError(

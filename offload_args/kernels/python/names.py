@@ -118,9 +118,14 @@ class Names:
             if isinstance(function, Hashable) and (function in CALLS or function in OF_REAL_NUMBERS):
                 return f"nothing has it: write {title}"
             if isinstance(function, Hashable) and function in REMEDIES:
-                return f"nothing has it: {REMEDIES[function]}"
+                return f"kernels do not have this function: {REMEDIES[function]}"
         near = nearest(name, [*self.written.constants, *self.cells, *self.function.__globals__, *self.locals])
-        return f"nothing has it: define it before the kernel{near}"
+        is_called = any(
+            isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
+            for call in ast.walk(self.original)
+        )
+        how = f"before the kernel, define a function {name} that begins with @kernel.function"
+        return f"nothing has it: {how if is_called else 'define it before the kernel'}{near}"
 
     def constant(self, node: ast.expr, value: Any) -> ast.expr:
         """Return the name of a constant with this value, which is fixed from now on."""

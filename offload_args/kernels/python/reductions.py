@@ -30,7 +30,7 @@ from ...regions import offload_args
 from ..partitions import Linear1D
 from .calls import whole
 from .decorated import PythonKernel
-from .formulas import OWN, OwnNames, Subscripted, known_names, made_of, own_names, parsed
+from .formulas import OWN, OwnNames, Subscripted, known_names, made_of, own_names, parsed, renamed
 
 __all__ = ["Reduction", "reduce"]
 
@@ -212,11 +212,12 @@ class Reduction:
                 raise DTypeError(f"{subject} needs dtype {wanted}, got {array.dtype}; {converted(other, wanted.name)}")
             if array.shape != first.shape:
                 raise ArgumentError(f"{subject} needs the shape of {name}, {first.shape}, got {array.shape}")
-            if self.axis is None and not _is_in_c_order(array):
+            if self.axis is None and isinstance(array, DevicePtr) and not _is_in_c_order(array):
+                by_axis = "reduce along an axis first, or " if len(array.shape) == 2 else ""
                 raise ArgumentError(
                     f"{subject} needs elements in C order without gaps, got shape {array.shape} and strides "
-                    f"{array.strides}: reduce along an axis first, or pass a contiguous array; of a pointer, a copy in "
-                    f"Scratch({array.shape}, np.{array.dtype}), dc.copy_from({other})"
+                    f"{array.strides}: {by_axis}copy it: lend Scratch({array.shape}, np.{array.dtype}) as dc, and "
+                    f"dc.copy_from({other}); NumPy arrays may have any order"
                 )
         return extents
 
@@ -227,7 +228,10 @@ class Reduction:
         """
         subject, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
         if self.axis is not None and len(shape) != 2:
-            raise ArgumentError(f"{subject} needs a matrix for axis={self.axis}, got shape {shape}")
+            remedy = (
+                "leave axis out" if len(shape) < 2 else "reshape it to a matrix, such as x.reshape(-1, x.shape[-1])"
+            )
+            raise ArgumentError(f"{subject} needs a matrix for axis={self.axis}, got shape {shape}: {remedy}")
         lines, extent = (1, math.prod(shape)) if self.axis is None else (shape[1 - self.axis], shape[self.axis])
         if not extent and self.operation not in ("sum", "prod"):
             raise ArgumentError(f"{subject} has no elements along the axis: {shape}")
@@ -254,6 +258,8 @@ class Reduction:
         arguments: the arrays, in the order of the parameters, and then the result, which has one element, or one for
         each row (axis=1) or column (axis=0). All are DevicePtrs of an open region, or all are NumPy arrays. With NumPy
         arrays, the result may be left out.
+        NumPy arrays have any order and strides; without an axis, those that are not in C order without gaps are copied
+        on the device.
         device: as for offload_args, if the arguments are NumPy arrays.
         scratch: pointers to the memory that `scratch(shape)` describes; the call then takes no other memory.
 
@@ -286,9 +292,24 @@ class Reduction:
         arrays = [np.asarray(array) for array in operands]
         lines, _ = self._shape(arrays)
         output = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
-        with offload_args(*map(In, arrays), Out(output.reshape(-1)), device=device) as pointers:
-            self._reduce(pointers[:-1], pointers[-1], None)
+        if not isinstance(output, np.ndarray):
+            raise ArgumentError(f"{self.operation}: the result needs a NumPy array, got {shown(output)}")
+        elements = output.reshape(-1)
+        with offload_args(*map(In, arrays), Out(elements), device=device) as pointers:
+            pairs = zip(arrays, pointers[:-1], strict=True)
+            lent = [pointer if self._takes(array) else _copied(pointer) for array, pointer in pairs]
+            self._reduce(lent, pointers[-1], None)
+        if not np.may_share_memory(elements, output):  # reshape made a copy
+            output[...] = elements.reshape(output.shape)
         return None if result else output[()]
+
+    def _takes(self, array: np.ndarray) -> bool:
+        """Return whether the kernels take an array in its order: in C order, or a matrix with gaps between lines."""
+        if self.axis is None or not array.size:
+            return _is_in_c_order(array)
+        inner, outer = sorted((0, 1), key=lambda axis: array.strides[axis])
+        width = array.strides[inner] * array.shape[inner]
+        return array.strides[inner] == array.itemsize and array.strides[outer] >= width
 
     def _reduce(self, arrays: Sequence[Any], result: Any, scratch: Any) -> None:
         lines, extent = self._shape(arrays)
@@ -377,6 +398,15 @@ def _is_in_c_order(array: Any) -> bool:
     return True
 
 
+def _copied(pointer: DevicePtr[Any]) -> DevicePtr[Any]:
+    """Return a pointer to a copy on the device, in C order without gaps."""
+    shape = tuple(pointer.shape)
+    strides = tuple(math.prod(shape[at + 1 :]) * pointer.dtype.itemsize for at in range(len(shape)))
+    copied: DevicePtr[Any] = _core.scratch((pointer,), code_of(pointer.dtype), shape, strides)
+    copied.copy_from(pointer)
+    return copied
+
+
 @telling
 def reduce(
     operation: str, formula: str = "", /, *, axis: int | None = None, dtype: Any = None, **parameters: Any
@@ -387,9 +417,11 @@ def reduce(
     equal elements is selected.
     formula: the value to reduce, such as "x * y" for a dot product; a name stands for an element of the array of this
     name, or for a number or function from the scope of the call. By default, the array itself is reduced.
-    axis: None to reduce all elements, in C order; 0 to reduce each column of a matrix; 1 to reduce each row.
-    dtype: the dtype of the formula's value. By default, it is NumPy's promotion of the arrays' dtypes. If the promotion
-    is an integer dtype, a formula with another value, such as "x / 2", raises KernelError.
+    axis: None to reduce all elements, in C order; 0 or -2 to reduce each column of a matrix; 1 or -1 to reduce each
+    row.
+    dtype: the dtype of the formula's value. By default, it is NumPy's promotion of the arrays' dtypes, to which the
+    value is converted, so that "x * x" of int8 wraps, as in NumPy. If the promotion is an integer dtype, a formula with
+    another value, such as "x / 2", raises KernelError.
     parameters: the dtype of each array, by its name in the formula.
 
     Sums of integers are int64 or uint64. All devices compute the same bits, because the shape determines the order of
@@ -415,8 +447,10 @@ def reduce(
         else:
             remedy = f"; write {name!r}" if name in known else ""
         raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
-    if axis not in (None, 0, 1):
-        raise SignatureError(f"reduce: axis needs None, 0 or 1, got {axis!r}")
+    if axis not in (None, 0, 1, -1, -2):
+        remedy = ", which reduces all elements of an array of any shape"
+        raise SignatureError(f"reduce: axis needs 0 or 1 of a matrix (-2 or -1), or None{remedy}; got {shown(axis)}")
+    axis = None if axis is None else int(axis) % 2
     if not parameters:
         raise SignatureError("reduce: needs the dtype of each array: x=np.float32")
     if not formula and len(parameters) > 1:
@@ -426,13 +460,15 @@ def reduce(
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         raise SignatureError(f"reduce: {formula!r} needs to be one expression, such as 'x * y'")
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    frame = sys._getframe(2)  # 1 is the frame of `telling`
+    scope = {**frame.f_globals, **frame.f_locals}
     types = {name: _dtype(name, kind) for name, kind in parameters.items()}
     for name in types:
         if name not in used:
-            raise SignatureError(f"reduce: {formula!r} does not use the parameter {name}: leave it out")
+            remedy = renamed(used - parameters.keys(), parameters, scope)
+            raise SignatureError(f"reduce: {formula!r} does not use the parameter {name}: {remedy}")
     value = of_parameter("reduce: dtype", dtype) if dtype is not None else np.result_type(*types.values())
     if value.kind == "c" and operation not in ("sum", "prod"):
         remedy = "" if dtype is not None else "; pass dtype=np.float64 if the formula's value is real"
         raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order{remedy}")
-    frame = sys._getframe(2)  # 1 is the frame of `telling`
-    return Reduction(operation, formula, axis, types, value, dtype is None, {**frame.f_globals, **frame.f_locals})
+    return Reduction(operation, formula, axis, types, value, dtype is None, scope)
