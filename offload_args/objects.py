@@ -124,9 +124,9 @@ def device_number(function: str, name: str, device: Any) -> int:
     number = default_number() if device is None else as_device(device).number
     library = function.partition(".")[0]
     backend = LIBRARIES.get(library, {}).get("backend")
-    if backend and by_number(number).backend != backend:
+    if backend and by_number(number).backend != backend and not _core.library_loaded(library)[0]:
         remedy = "; lend an array of NumPy's generator instead" * (library == "curand")
-        raise WrongDeviceError(f"{function}: {name} is {by_number(number)}, needs to be a {backend} device{remedy}")
+        raise WrongDeviceError(f"{function}: {name} needs to be a {backend} device, got {by_number(number)}{remedy}")
     return number
 
 

@@ -117,8 +117,9 @@ def _run_definite(
     if not len(A):
         return
     sides = sides_for(name, used, A.itemsize, len(A))
-    # Few right sides are solved while the factors are there; B is not written before A is known to be definite.
-    solves = potrf is not None and B is not None and B.nbytes <= sides.nbytes / 16
+    # Few right sides are solved while the factors are there; B is not written before A is known to be definite. Of a
+    # lent B, the device may have newer elements than the host, from which the copy of B is made.
+    solves = potrf is not None and B is not None and B.nbytes <= sides.nbytes / 16 and not _core.is_lent_in_part(B)
     reserved = B.nbytes if B is not None and solves else 0
     places = places_for(sides, used, A.itemsize, A.nbytes / 2, reserved) if potrf else None
     if places and places.count < 1.5 * len(cuts(len(A), places.sides.side)):  # less than two columns

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers.small_tiles import finished
-from offload_args import Device, blas, testing
+from offload_args import Device, blas, lapack, offload_args, testing
 from offload_args.blas import tiles
 from offload_args.errors import OffloadError
 
@@ -102,6 +102,19 @@ def test_other_shapes_orders_and_options() -> None:
         S, D = whole(m, m, seed=4), np.asfortranarray(whole(m, n, seed=5))
         blas.symm(1.0, S, C, -1.0, D, uplo="U", devices=[device])
         assert np.array_equal(D, symmetric(S) @ expected - whole(m, n, seed=5))
+    testing.sim_device()
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_right_sides_that_are_newer_on_the_device_are_solved(columns: int, order: Any) -> None:
+    A = np.diag(np.full(N, 4.0)) + np.eye(N, k=1) + np.eye(N, k=-1)
+    B = np.zeros((N, columns), order=order)
+    device = testing.sim_device(capacity=CAPACITY)
+    with offload_args(B, device=device) as (dB,):
+        dB.fill(1.0)
+        lapack.posv(A.copy(), B, devices=[device])
+    np.testing.assert_allclose(A @ B, np.ones((N, columns)), rtol=1e-12)
     testing.sim_device()
 
 

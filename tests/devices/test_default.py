@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_an_unknown_device_is_refused_with_the_list(tmp_path: Path, name: str, w
         [sys.executable, "-m", "offload_args", "demo"],
         capture_output=True,
         text=True,
-        env={"OFFLOAD_ARGS_DEVICE": name},
+        env={**os.environ, "OFFLOAD_ARGS_DEVICE": name},
     )
     assert ran.returncode and f"OFFLOAD_ARGS_DEVICE={name}: " in ran.stderr and "Traceback" not in ran.stderr
 
@@ -78,6 +79,6 @@ def test_the_page_has_the_known_variables() -> None:
 
 def test_a_library_of_gpus_names_the_device_before_the_library() -> None:
     for name in ("host", "sim:0"):
-        words = f"^curand.create_generator: device is {name}, needs to be a cuda device; lend an array of NumPy's"
+        words = f"^curand.create_generator: device needs to be a cuda device, got {name}; lend an array of NumPy's"
         with pytest.raises(WrongDeviceError, match=words):
             curand.create_generator(curand.RNG_PSEUDO_PHILOX4_32_10, name)

@@ -441,3 +441,20 @@ def test_a_formula_of_elements_may_have_the_kernels_name() -> None:
     y = np.zeros(2)
     offload(eval("make('y = x * elementwise', x=In, y=Out)", place), np.ones(2), y, device="host")
     assert y.tolist() == [3, 3]
+
+
+def test_messages_of_reductions_have_no_names_of_the_package() -> None:
+    x = np.ones(3)
+    with pytest.raises(errors.KernelError, match=r"reduce_sum: \(y := x\[k\]\): assign in a line of its own$"):
+        reduce("sum", "(y := x) + y", x=np.float64)(x)
+    with pytest.raises(errors.KernelError, match=r"^reduce: x\[0\]: a formula has x without a subscript"):
+        reduce("sum", "x[0]", x=np.float64)(x)
+    with offload_args(np.zeros((2, 2))) as (dresults,):
+        with pytest.raises(errors.ArgumentError, match=r"argument 2 \(out\) .* np\.ascontiguousarray\(out\)"):
+            reduce("sum", A=np.float64, axis=1)(dresults, dresults[:, 1])
+
+
+def test_results_with_strides_are_written(running_device: str) -> None:
+    A, results = np.arange(12.0).reshape(4, 3), np.full((4, 2), 7.0)
+    reduce("sum", A=np.float64, axis=1)(A, results[::-1, 0], device=running_device)
+    np.testing.assert_array_equal(results, np.stack([A.sum(axis=1)[::-1], np.full(4, 7.0)], axis=1))

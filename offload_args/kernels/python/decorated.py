@@ -27,6 +27,7 @@ from ..compilers import VENDORS, Target, named_target, target_of
 from ..dependencies import processor
 from ..kernel_type import Kernel, Shape
 from ..loaded import Loaded
+from .definitions import OWN
 
 if TYPE_CHECKING:
     from .definitions import Function, Written
@@ -179,7 +180,7 @@ class PythonKernel(Kernel):
         except SignatureError as error:
             raise SignatureError(f"{written.file}:{written.line}: {error}") from None
         named = zip(instance._formals, written.parameters, strict=False)
-        names = [f"{formal.name} ({parameter})" for formal, parameter in named]
+        names = [f"{formal.name} ({parameter.removeprefix(OWN)})" for formal, parameter in named]
         instance._formals = tuple(
             replace(formal, name=name) for formal, name in zip(instance._formals, [*names, "the record"], strict=False)
         )

@@ -12,9 +12,10 @@ import numpy as np
 
 from ..partitions import Partition
 
-__all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written"]
+__all__ = ["FIRST_SHARED", "OWN", "Array", "Function", "SharedArray", "Written"]
 
 FIRST_SHARED: Final = -16  #: the first shared array has this number in place of an argument's number, the next one -17
+OWN: Final = "oa__own_"  #: the prefix of names of kernels that the package writes; no formula can have such names
 _reading: Final = threading.RLock()  # one thread at a time reads functions
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 

@@ -22,10 +22,10 @@ from ...errors import KernelError, SignatureError
 from ..partitions import Linear1D
 from .calls import CALLS
 from .decorated import PythonKernel
+from .definitions import OWN
 
 __all__ = ["elementwise", "made_of"]
 
-OWN: Final = "oa__own_"  #: the prefix of names of kernels that the package writes; no formula can have such names
 _BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
 
 
@@ -70,7 +70,8 @@ def own_names(expression: str) -> str:
 class Subscripted(ast.NodeTransformer):
     """Writes x[i] for each array x of a formula."""
 
-    def __init__(self, arrays: Mapping[str, str]) -> None:
+    def __init__(self, function: str, arrays: Mapping[str, str]) -> None:
+        self.function = function
         self.arrays = arrays  #: {array: its index}
         self.stored: set[str] = set()
         self.used: set[str] = set()
@@ -87,8 +88,8 @@ class Subscripted(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if isinstance(node.value, ast.Name) and node.value.id in self.arrays:
             raise KernelError(
-                f"elementwise: {ast.unparse(node)}: a formula has {node.value.id} without a subscript, for the element "
-                "of each thread; for other elements write a kernel, by @kernel"
+                f"{self.function}: {ast.unparse(node)}: a formula has {node.value.id} without a subscript, for each "
+                "element in turn; for other elements write a kernel, by @kernel"
             )
         self.generic_visit(node)
         return node
@@ -163,7 +164,7 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
         if key in ("i", "j"):
             raise SignatureError(f"elementwise: the parameter {key}: it is an index of the element: use another name")
     tree = parsed("elementwise", formula)
-    reader = Subscripted(arrays)
+    reader = Subscripted("elementwise", arrays)
     body = [ast.unparse(ast.fix_missing_locations(reader.visit(statement))) for statement in tree.body]
     for key in parameters:
         if key not in reader.used:

@@ -18,7 +18,7 @@ from ...display import nearest, shown
 from ...errors import KernelError, SignatureError
 from . import words
 from .calls import CALLS, OF_REAL_NUMBERS, REMEDIES
-from .definitions import Array, Written
+from .definitions import OWN, Array, Written
 from .trees import matched
 from .weak import Weakness
 
@@ -82,7 +82,7 @@ class Names:
 
     def refuse(self, node: ast.AST, construct: str, remedy: str) -> NoReturn:
         line = getattr(node, "lineno", self.written.line)
-        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
+        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}".replace(OWN, ""))
 
     def value_of(self, node: ast.expr) -> Any:
         """Return the object for which a name stands, as object_of does; for an IntEnum's member, NumPy's integer."""

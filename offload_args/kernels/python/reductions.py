@@ -30,7 +30,8 @@ from ...regions import offload_args
 from ..partitions import Linear1D
 from .calls import whole
 from .decorated import PythonKernel
-from .formulas import OWN, OwnNames, Subscripted, known_names, made_of, own_names, parsed, renamed
+from .definitions import OWN
+from .formulas import OwnNames, Subscripted, known_names, made_of, own_names, parsed, renamed
 
 __all__ = ["Reduction", "reduce"]
 
@@ -148,7 +149,7 @@ class Reduction:
         declared: dict[str, Any] = {}
         if is_first:
             formula = parsed("reduce", self.formula).body[0]
-            value = Subscripted(dict.fromkeys(self.parameters, own_names(index))).visit(formula).value
+            value = Subscripted("reduce", dict.fromkeys(self.parameters, own_names(index))).visit(formula).value
             if self._declared.kind in "biu":
                 value = _called("declared", _called("whole", value) if self._is_promoted else value)
             arrays = {name: In[dtype] for name, dtype in self.parameters.items()}
@@ -294,12 +295,12 @@ class Reduction:
         output = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
         if not isinstance(output, np.ndarray):
             raise ArgumentError(f"{self.operation}: the result needs a NumPy array, got {shown(output)}")
-        elements = output.reshape(-1)
+        elements = output.reshape(-1) if output.flags.forc else np.empty(output.size, output.dtype)
         with offload_args(*map(In, arrays), Out(elements), device=device) as pointers:
             pairs = zip(arrays, pointers[:-1], strict=True)
             lent = [pointer if self._takes(array) else _copied(pointer) for array, pointer in pairs]
             self._reduce(lent, pointers[-1], None)
-        if not np.may_share_memory(elements, output):  # reshape made a copy
+        if not np.may_share_memory(elements, output):  # they are a copy
             output[...] = elements.reshape(output.shape)
         return None if result else output[()]
 
