@@ -174,6 +174,7 @@ class PointerInfo(NamedTuple):
     captured: bool
     lacking: int
     in_parts: bool
+    host_writes: bool
 
 class TraceEvent(NamedTuple):
     kind: int

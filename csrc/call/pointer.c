@@ -90,6 +90,22 @@ int oa_pointer_release(oa_any *view) {
   return status;
 }
 
+/* Returns whether the host may write the pointer's array during an oa_update. */
+static bool host_writes(const oa_mapping *mapping) {
+  return mapping && mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high);
+}
+
+/* Returns how many bytes of some lines of a group are not on the device, and at most `most`. */
+static int64_t missing_of(const oa_group *group, oa_lines lines, int64_t most) {
+  oa_parts *rest = NULL;
+  const int64_t own = oa_lines_bytes(lines);
+  if (own < most) most = own;
+  if (!oa_group_present(group) || !oa_parts_missing(oa_group_present(group), lines, &rest)) return most;
+  const int64_t missing = oa_parts_bytes(rest);
+  oa_parts_free(rest);
+  return missing < most ? missing : most;
+}
+
 /* Returns at most how many of the pointer's bytes may go up in parts, under other calls: none for a graph, in an update
  * by the host, or on a device that computes at once. */
 static int64_t lacking(const oa_slot *slot) {
@@ -98,10 +114,9 @@ static int64_t lacking(const oa_slot *slot) {
   if (!mapping || slot->irregular || device->backend->flags & OA_SYNCHRONOUS || slot->region->capture ||
       (device->known_streams && !oa_part_cost.is_configured))
     return 0;
-  const int64_t lacks = oa_group_lacks(mapping, slot->group), own = oa_lines_bytes(slot->inside);
-  if (!lacks || oa_capture_concerns(mapping) || (mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high)))
-    return 0;
-  return lacks < own ? lacks : own;
+  const int64_t lacks = oa_group_lacks(mapping, slot->group);
+  if (!lacks || oa_capture_concerns(mapping) || host_writes(mapping)) return 0;
+  return missing_of(slot->group, slot->inside, lacks);
 }
 
 /* Returns whether a call may overwrite a part of the pointer's array, and nothing goes up for the rest. */
@@ -131,7 +146,8 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
                           .written = group && group->written,
                           .captured = slot->region->capture != NULL,
                           .in_parts = is_written_in_parts(slot),
-                          .lacking = lacking(slot)};
+                          .lacking = lacking(slot),
+                          .host_writes = host_writes(mapping)};
   oa_unlock();
   oa_sized_write(info, &now);
   return OA_OK;

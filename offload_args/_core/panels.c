@@ -64,10 +64,12 @@ static int is_right(const Product *product) {
 
 /* Returns the number of columns of a panel; 0 if one call is better. */
 static int64_t panel_columns(const oa_value *values) {
-  oa_pointer_info b = OA_SIZED(oa_pointer_info), c = OA_SIZED(oa_pointer_info);
+  oa_pointer_info a = OA_SIZED(oa_pointer_info), b = a, c = a;
   const int64_t fewest = atomic_load(&fewest_columns), unit = fewest < UNIT ? fewest : UNIT, size = values[N].integer;
   if (oa_pointer_query(values[B].pointer, &b) != OA_OK || oa_pointer_query(values[C].pointer, &c) != OA_OK) return 0;
   if (!c.in_parts || c.captured || b.lacking < (fewest == FEWEST_COLUMNS ? FEWEST_BYTES : 1)) return 0;
+  if (oa_pointer_query(values[A].pointer, &a) != OA_OK) return 0;
+  if (a.host_writes || c.host_writes) return 0; /* each panel's call would bring it up again */
   int64_t count = ((size + MOST_PANELS - 1) / MOST_PANELS + unit - 1) / unit * unit;
   if (count < fewest) count = fewest;
   return count < size ? count : 0;
@@ -90,8 +92,11 @@ int panels_multiply(const Function *function, const oa_value *values, int64_t op
     if (status == OA_OK) done += columns;
   }
   Py_END_ALLOW_THREADS;
-  if (status != OA_OK) fail(status);
-  if (status != OA_OK && done) spoil_result(&product, dtype);
+  if (status != OA_OK) fail(status); /* reads the failure's text, which the next call would replace */
+  if (status != OA_OK && done) {
+    Py_BEGIN_ALLOW_THREADS spoil_result(&product, dtype); /* may wait for another thread's call */
+    Py_END_ALLOW_THREADS
+  }
   release_parts(&product);
   return status != OA_OK ? -1 : in_panels;
 }

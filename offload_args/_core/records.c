@@ -96,6 +96,7 @@ static const Field pointer_info[] = {
     POINTER(captured, "a chain captures the calls of its region"),
     FIELD(oa_pointer_info, lacking, "at most so many bytes may go up in parts, under other calls"),
     POINTER(in_parts, "calls may overwrite parts of it, and nothing goes up"),
+    POINTER(host_writes, "an update lets the host write its array"),
 };
 
 #define EVENT(member, doc) FIELD(oa_trace_event, member, doc)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,9 +16,29 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, open_or_skip
-from offload_args import Device, In, InOut, Out, Scratch, _core, blas, call, offload_args, testing, tracing, update
+from offload_args import (
+    Device,
+    DevicePtr,
+    In,
+    InOut,
+    Out,
+    Scratch,
+    _core,
+    blas,
+    call,
+    offload_args,
+    testing,
+    tracing,
+    update,
+)
 from offload_args._operands import checking
-from offload_args.errors import AliasError, ArgumentError, DirectionError, OffloadError, PerformanceWarning
+from offload_args.errors import (
+    AliasError,
+    ArgumentError,
+    DirectionError,
+    OffloadError,
+    PerformanceWarning,
+)
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -190,6 +214,87 @@ def test_a_graph_has_one_product(on: str) -> None:
             graph.replay()
     assert graph.calls == 1
     assert np.array_equal(C, 3 * (A @ B))
+
+
+def test_a_slice_that_is_there_makes_no_panels(on: str) -> None:
+    A, B, C = whole((256, 8)), whole((8, 16), seed=1), np.empty((64, 16))
+    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(1.0, dA[:64], dB, 0.0, dC)
+        several = calls_of(trace)
+        assert several > 1
+        assert _core.query(dA[:64]).lacking == 0
+        assert _core.query(dA[32:96]).lacking == 32 * 8 * 8
+        assert _core.query(dA).lacking == 192 * 8 * 8
+        blas.gemm(1.0, dA[:64], dB, 0.0, dC)
+        assert calls_of(trace) == several + 1
+    assert np.array_equal(C, A[:64] @ B)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("updated", ["A", "B", "C"])
+def test_a_product_of_an_array_in_an_update_is_one_call(on: str, order: Any, updated: str) -> None:
+    bytes_up, results = [], []
+    for keywords in ({}, {"panels": False}):
+        A, B = whole((32, 32), order=order), whole((32, 32), order=order, seed=1)
+        C = whole((32, 32), order=order, seed=2)
+        with apart(on, A, B, C) as (dA, dB, dC), update({"A": A, "B": B, "C": C}[updated]):
+            assert _core.query({"A": dA, "B": dB, "C": dC}[updated]).host_writes
+            with testing.counting(Device(on)) as moved:
+                blas.gemm(1.0, dA, dB, 2.0, dC, **keywords)
+                bytes_up.append(moved.bytes_up)
+                assert moved.calls == 1
+        results.append(C)
+    assert bytes_up[0] == bytes_up[1]
+    assert np.array_equal(*results)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.filterwarnings("ignore::offload_args.errors.UnwrittenWarning")
+def test_a_failed_panel_waits_for_calls_of_other_threads() -> None:
+    """Another thread's call writes C when a panel's failure is raised, and needs the interpreter to end."""
+    waited = 0
+    for k in range(1, 60):
+        device = testing.sim_device()
+        A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+        with suppress(OffloadError), apart(str(device), In(A), In(B), C) as (dA, dB, dC):
+            testing.fail_call(device, k)
+            waited += multiply_while_another_writes(dA, dB, dC)
+        testing.sim_device()
+    assert waited > 5
+
+
+def multiply_while_another_writes(dA: DevicePtr, dB: DevicePtr, dC: DevicePtr) -> bool:
+    """Multiply, and open a call that writes C once the product has failed; return whether it did."""
+    opened, ended = threading.Event(), threading.Event()
+
+    def work(*_: int) -> int:
+        opened.set()
+        time.sleep(0.01)  # without the interpreter, which the failed product may wait for meanwhile
+        ended.set()
+        return 0
+
+    def write() -> None:
+        testing.fail_call(dC.device, 0)
+        with suppress(OffloadError):  # if C is undefined
+            _core.library_call("other", "cblas", (("C", dC, _core.OA_OVERWRITE, dC.size, 1, dC.size),), work)
+        opened.set()
+
+    def at_a_failure(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "raise_status" and not opened.is_set():
+            thread.start()
+            opened.wait()
+
+    thread = threading.Thread(target=write, daemon=True)
+    sys.setprofile(at_a_failure)
+    try:
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    except OffloadError:
+        sys.setprofile(None)
+        thread.join()
+        return ended.is_set()
+    finally:
+        sys.setprofile(None)
+    return False
 
 
 def test_an_update_by_the_host_is_seen(on: str) -> None:

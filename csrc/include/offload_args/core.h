@@ -165,8 +165,8 @@ typedef struct oa_pointer_info {
   int captured; /* 1 while a chain captures the calls of the pointer's region */
   /* at most so many bytes of the pointer's array may go up in parts, while the device works for other calls */
   int64_t lacking;
-  int in_parts; /* 1 if a call may overwrite a part of the pointer's array, and nothing goes up for the rest */
-  int reserved; /* 0 */
+  int in_parts;    /* 1 if a call may overwrite a part of the pointer's array, and nothing goes up for the rest */
+  int host_writes; /* 1 if an oa_update lets the host write the array: it goes up for every call that reads it */
 } oa_pointer_info;
 
 /* The layout of a pointer's array on the device. The shape alone does not determine the order: the transpose of a
