@@ -51,12 +51,12 @@ typedef struct Choice {
 
 /* One builtin's data. It lives as long as the module object that is the builtin's self. */
 typedef struct {
-  PyObject *python;                   /* the function in Python */
-  PyObject *choose;                   /* (routine, pointer) -> the fields of a Choice, or None */
-  PyObject *note;                     /* (error, 1 if of transposes): adds the operands' names; or None */
-  PyObject *routine, *strided;        /* of matrices, and of strided batches of them; or None */
-  PyObject *name, *text;              /* own the method's strings */
-  PyObject *kl, *ku, *order, *result; /* names of keywords, interned */
+  PyObject *python;                            /* the function in Python */
+  PyObject *choose;                            /* (routine, pointer) -> the fields of a Choice, or None */
+  PyObject *note;                              /* (error, 1 if of transposes): adds the operands' names; or None */
+  PyObject *routine, *strided;                 /* of matrices, and of strided batches of them; or None */
+  PyObject *name, *text;                       /* own the method's strings */
+  PyObject *kl, *ku, *order, *result, *panels; /* names of keywords, interned */
   PyMethodDef method;
   int operand_count, option_count, size_count;
   Operand operands[MOST_OPERANDS];
@@ -77,7 +77,8 @@ typedef struct {
   int64_t size[SIZE_COUNT];       /* -1: not known yet */
   int64_t batch;                  /* the number of matrices of each operand; -1: one, not a batch */
   int letter[MOST_OPTIONS];
-  int by_rows; /* the order that the caller requested */
+  int by_rows;  /* the order that the caller requested */
+  int is_whole; /* a product that the caller wants without panels */
   Pointer *first;
   PyObject *result; /* NULL: not passed */
 } Call;
@@ -124,6 +125,11 @@ static int read_order(Call *call, PyObject *object) {
   return letter == 'C' || letter == 'F';
 }
 
+static int read_panels(Call *call, PyObject *object) {
+  call->is_whole = object == Py_False;
+  return PyBool_Check(object);
+}
+
 static int read_keyword(const Plan *plan, Call *call, PyObject *name, PyObject *object) {
   for (int i = 0; i < plan->option_count; i++)
     if (is_named(name, plan->options[i].name)) return read_letter(&plan->options[i], object, &call->letter[i]);
@@ -132,6 +138,7 @@ static int read_keyword(const Plan *plan, Call *call, PyObject *name, PyObject *
     return 1;
   }
   if (is_named(name, plan->order)) return read_order(call, object);
+  if (is_named(name, plan->panels)) return read_panels(call, object);
   if (is_named(name, plan->kl)) return read_diagonals(call, KL, object);
   return is_named(name, plan->ku) && read_diagonals(call, KU, object);
 }
@@ -280,7 +287,7 @@ static inline int read_call(const Plan *plan, Call *call, PyObject *const *value
   for (int i = 0; i < plan->option_count; i++) call->letter[i] = plan->options[i].standard;
   call->first = NULL;
   call->result = NULL;
-  call->by_rows = 0;
+  call->by_rows = call->is_whole = 0;
   call->batch = -1;
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < named; i++)
@@ -480,7 +487,7 @@ static inline int fill_values(const Function *function, const Arranged *arranged
 
 /* Returns whether a call is a product of two matrices that may be in panels. */
 static inline int is_large(const Plan *plan, const Call *call) {
-  return plan->is_gemm && call->batch < 0 &&
+  return plan->is_gemm && call->batch < 0 && !call->is_whole &&
          call->size[M] * call->size[N] >= atomic_load_explicit(&panels_elements, memory_order_relaxed);
 }
 
@@ -654,7 +661,7 @@ static void plan_free(void *module) {
   Plan **state = PyModule_GetState(module), *plan = state == NULL ? NULL : *state;
   if (plan == NULL) return;
   PyObject *owned[] = {plan->python, plan->choose, plan->note, plan->routine, plan->strided, plan->name,
-                       plan->text,   plan->kl,     plan->ku,   plan->order,   plan->result};
+                       plan->text,   plan->kl,     plan->ku,   plan->order,   plan->result,  plan->panels};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) Py_XDECREF(owned[i]);
   for (int i = 0; i < plan->option_count; i++) Py_XDECREF(plan->options[i].name);
   PyMem_Free(plan);
@@ -709,6 +716,7 @@ static int read_sizes(Plan *plan, PyObject *sizes) {
 /* Interns the names of keywords; NULL if there is no such keyword. */
 static int name_keywords(Plan *plan, int has_result) {
   if (has_result && (plan->result = PyUnicode_InternFromString("result")) == NULL) return -1;
+  if (plan->is_gemm && (plan->panels = PyUnicode_InternFromString("panels")) == NULL) return -1;
   if (plan->has_order && (plan->order = PyUnicode_InternFromString("order")) == NULL) return -1;
   if (plan->diagonals && (plan->kl = PyUnicode_InternFromString("kl")) == NULL) return -1;
   return plan->diagonals && (plan->ku = PyUnicode_InternFromString("ku")) == NULL ? -1 : 0;

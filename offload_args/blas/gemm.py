@@ -7,8 +7,9 @@ from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._operands import misfit
+from ..display import shown
 from ..dtypes import DTYPE_NAMES, ordered
-from ..errors import ArgumentError, OffloadError
+from ..errors import ArgumentError, ArgumentTypeError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
 from ._refusals import conjugated_operands, inexpressible, note_exchange
@@ -131,7 +132,8 @@ def gemm(
     conjugate transpose.
     panels: whether a large product of pointers may be several calls of the library, on panels of C, while the device
     lacks the matrix that has the same panels: A if C is in C order, otherwise B. The next panel then goes up during the
-    call for the panel before it. The last bits may differ from the result of one call, which False ensures.
+    call for the panel before it. The last bits may differ from the result of one call, which False ensures. With
+    operands by name, as in A=dA, the product is one call.
     devices: with None, A, B and C are pointers. With a list of devices, A, B and C are NumPy arrays, and alpha and beta
     are numbers. These devices compute the product by parts of C, while other parts are copied. No device needs memory
     for all of A, B and C. Each part is a product of the library, so the last bits may differ from the result of one
@@ -152,7 +154,11 @@ def gemm(
     See also: blas.gemv, blas.gemm_strided_batched, blas.gemm_batched, blas.syrk, blas.symm; cblas.dgemm, cublas.dgemm,
     rocblas.dgemm; docs/guide/blas.md.
     """
+    if not isinstance(panels, bool):
+        raise ArgumentTypeError(f"blas.gemm: panels needs True or False, got {shown(panels)}")
     if devices is not None:
+        if not panels:
+            raise ArgumentError("blas.gemm: panels=False needs pointers, got devices; leave one of them out")
         from .streamed import multiply  # imports threads, which few programs need
 
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)

@@ -35,6 +35,7 @@ from offload_args._operands import checking
 from offload_args.errors import (
     AliasError,
     ArgumentError,
+    ArgumentTypeError,
     DirectionError,
     OffloadError,
     PerformanceWarning,
@@ -214,6 +215,42 @@ def test_a_graph_has_one_product(on: str) -> None:
             graph.replay()
     assert graph.calls == 1
     assert np.array_equal(C, 3 * (A @ B))
+
+
+@pytest.mark.parametrize("keywords", [{}, {"panels": True}, {"panels": False}])
+def test_the_keyword_decides_about_panels(on: str, keywords: dict[str, bool]) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.empty((32, 16))
+    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC, trans_a="N", **keywords)
+        assert calls_of(trace) == (8 if keywords.get("panels", True) else 1)
+    assert np.array_equal(C, A @ B)
+
+
+def test_operands_by_name_make_one_call(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.empty((32, 16))
+    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+        blas.gemm(alpha=1.0, A=dA, B=dB, beta=0.0, C=dC)
+        assert calls_of(trace) == 1
+    assert np.array_equal(C, A @ B)
+
+
+@pytest.mark.parametrize("panels", ["no", 1, 0, None, np.False_])
+def test_panels_needs_a_bool(panels: Any) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+    message = r"^blas\.gemm: panels needs True or False, got "
+    with offload_args(A, B, C, device="sim:0") as (dA, dB, dC):
+        with pytest.raises(ArgumentTypeError, match=message):
+            blas.gemm(1.0, dA, dB, 0.0, dC, panels=panels)
+    with pytest.raises(ArgumentTypeError, match=message):
+        blas.gemm(1.0, A, B, 0.0, C, panels=panels, devices=["sim:0"])  # type: ignore[call-overload]
+    assert not C.any()
+
+
+def test_devices_and_one_call_exclude_each_other() -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.zeros((32, 16))
+    with pytest.raises(ArgumentError, match=r"^blas\.gemm: panels=False needs pointers, got devices; leave one"):
+        blas.gemm(1.0, A, B, 0.0, C, panels=False, devices=["sim:0"])  # type: ignore[call-overload]
+    assert not C.any()
 
 
 def test_a_slice_that_is_there_makes_no_panels(on: str) -> None:
