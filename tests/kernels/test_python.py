@@ -534,7 +534,7 @@ def test_a_reduction_of_a_column_takes_a_copy_of_it(device: str) -> None:
     A, result = np.arange(16.0).reshape(4, 4), np.zeros(1)
     with offload_args(A, result, Scratch(4), device=device) as (dA, dresult, dc):
         column = dA[:, 1]
-        with pytest.raises(errors.ArgumentError, match=r"Scratch\(\(4,\), np\.float64\) as dc, and dc\.copy_from\(x\);"):
+        with pytest.raises(errors.ArgumentError, match=r"lend Scratch\(.*\) as dc, and dc\.copy_from\(x\);"):
             total(column, dresult)
         dc.copy_from(column)
         total(dc, dresult)
