@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -113,3 +114,17 @@ def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
         graphs.destroy()
     for array, value in zip(arguments, before, strict=True):
         np.testing.assert_array_equal(array, value)
+
+
+def test_threads_in_one_region_get_their_own_results(device: str) -> None:
+    A = np.random.default_rng(3).integers(-99, 99, (64, 8)).astype(np.float64)
+    sums = np.abs(A).sum(axis=1)
+
+    def read(first: int) -> None:
+        for turn in range(300):
+            row = (first + 5 * turn) % 64
+            assert blas.asum(dA[row]) == sums[row]
+
+    with offload_args(A, device=device) as (dA,), ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(read, 16 * i) for i in range(4)]:
+            done.result()
