@@ -136,7 +136,7 @@ class Joined:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key in HANDLE_FUNCTIONS:
                 self.faults += self.wrong_handle_function(key, value)
-            elif key not in ("type", "workspace_bytes", "handles_of", *HANDLE_MODES):
+            elif key not in ("type", "workspace_bytes", "shared", "handles_of", *HANDLE_MODES):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
         if "type" not in handle:
             self.faults.append(f"{self.name}.toml: [handle] has no type")
@@ -218,7 +218,7 @@ class Joined:
             last_error=last_error,
             uncaptured=settings.get("uncaptured"),
             scalars=scalars,
-            results_since=settings.get("results_since"),
+            fetches_results=settings.get("fetches_results", False),
             success=self.all_constants[success] if success else 0,
             also_done=[self.all_constants[other] for other in others["also_done"]],
             only_asked=[self.all_constants[other] for other in others["only_asked"]],

@@ -106,7 +106,7 @@ class Library:
     last_error: str | None  # the function that describes the last failure
     uncaptured: str | None  # "reason; remedy" if a graph of CUDA or HIP can't have its calls
     scalars: str  # one of SCALARS
-    results_since: str | None  # the first version that fetches results for the host in stream order
+    fetches_results: bool  # the core fetches results for the host
     success: int
     also_done: list[int]  # further statuses of calls that did their work
     only_asked: list[int]  # statuses of calls that wrote nothing

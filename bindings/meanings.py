@@ -41,7 +41,8 @@ MEANINGS = {
     "library.symbols": "how the library's symbols are spelled, with `{name}` or `{Name}`",
     "library.prefixes": "the prefixes that builds put before symbols",
     "library.suffixes": "the suffixes that builds put after symbols",
-    "library.results_since": "the first version that fetches results for the host in the order of the stream",
+    "library.fetches_results": "the core fetches results for the host, because a version of the library does "
+    "not wait for the stream",
     "library.adds": "names of the library's Python module, by the file of `offload_args/` that has them",
     "library.row_major": "The parameter that gives the order of matrices.",
     "library.row_major.parameter": "the parameter's name in the header",
@@ -127,6 +128,7 @@ MEANINGS = {
     "family.<name>.since": "Functions that are wrong, or take other arguments, in older versions of the library.",
     "family.<name>.since.version": "the first version whose function is called",
     "family.<name>.since.why": "the reason, for the message",
+    "handle.shared": "several threads may use a handle at once; without it, a handle serves one call at a time",
     "handle.workspace_bytes": "the bytes that `region.capture()` gives a handle by `set_workspace`",
     "[not_bound]": "Functions that are not bound, with the reason. Each function of the header is bound, or in "
     "such a list.",

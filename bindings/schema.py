@@ -33,7 +33,6 @@ VERSION = (r"\d+(\.\d+)*", "a version, such as 6.4")
 FORMS = {
     **{("library", key): PART for key in ("wide", "prefixes", "suffixes")},
     ("library", "sonames"): (r"\S+", "the name of a file"),
-    ("library", "results_since"): VERSION,
     ("older", "before"): VERSION,
 }
 STUB_IMPORTS = """\
@@ -76,7 +75,7 @@ LIBRARY = Table(
     {
         **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace", "uncaptured", "last_error"), TEXT),
         **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes", "also_done", "only_asked"), TEXTS),
-        "results_since": TEXT,
+        "fetches_results": FLAG,
         "adds": Table(others=TEXTS),
         "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),
     },
@@ -148,7 +147,7 @@ FILE = Table(
         "newer": Table({"api": TEXT, "lacks": TEXTS}, ("api",)),
         "integers": _NAMED,
         "also": _NAMED,
-        "handle": Table({"workspace_bytes": NUMBER}, others=TEXT),
+        "handle": Table({"workspace_bytes": NUMBER, "shared": FLAG}, others=TEXT),
         "object": Table(others=OBJECT),
         "raw": _NAMED,
         "types": _NAMED,

@@ -95,8 +95,7 @@ class Body:
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
         self.has_status = function.returns != "void" and not returned
-        # Some versions of the library fetch a result for the host before it is computed.
-        self.fetches = bool(library.results_since and self.device_form and function.result and function.arrays)
+        self.fetches = bool(library.fetches_results and self.device_form and function.result and function.arrays)
         self.slots = len(function.parameters)  # a late call has more slots if numbers have a count
         self.signature = ""
 
@@ -414,8 +413,7 @@ class Body:
         if self.function.device_only:
             fields["device_scalars"] = "1"
         elif self.numbers:
-            late = " | routine->library->state->fetches_early" if self.fetches else ""
-            fields["device_scalars"] = f"device{late}"
+            fields["device_scalars"] = "1" if self.fetches else "device"
         if self.is_late and (self.has_status or self.function.of("object")):  # an object may be destroyed first
             fields["blocking"] = "1"
         elif self.is_late and self.function.result:

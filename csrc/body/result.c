@@ -6,8 +6,6 @@
 
 int oa_result_place(oa_result *result, oa_call *call, oa_value *wanted, void **place) {
   *result = (oa_result){.wanted = wanted};
-  *place = wanted;
-  if (!call->library->state->fetches_early) return OA_OK;
   enum oa_zeros zeros;
   int status = OA_OK;
   if (!oa_device_take(call->device, call->native_stream, sizeof *wanted, &result->address, &zeros))

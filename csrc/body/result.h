@@ -1,19 +1,19 @@
 /* Results for the host: the vendor's function leaves them in device memory, and they are fetched in stream order.
- * The loaded library's own fetch would not wait for the stream. */
+ * Some versions of a library would fetch a result before the stream has computed it. */
 #ifndef OA_RESULT_H
 #define OA_RESULT_H
 
 #include "library/library.h"
 #include "offload_args/routine.h"
 
-/* A pending result. If `address` is 0, the vendor's function writes the result directly to its destination. */
+/* A pending result in device memory; `address` is 0 if the caller gave the result a place on the device. */
 typedef struct oa_result {
   oa_value *wanted;
   uint64_t address;
 } oa_result;
 
-/* Sets *place to the address at which the vendor's function has to write the result of an open call. The call's
- * device_scalars has to be 1 if the core fetches the library's results. A failure cancels the call. */
+/* Sets *place to the address at which the vendor's function has to write the result of an open call, whose
+ * device_scalars is 1. A failure cancels the call. */
 int oa_result_place(oa_result *result, oa_call *call, oa_value *wanted, void **place);
 /* Fetches the result of a call, unless the library reported a failure, and waits for the stream. Call it before
  * oa_end. */

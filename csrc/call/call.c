@@ -66,14 +66,34 @@ static int use_mode(oa_call *call, int pointer_mode) {
   return status;
 }
 
+/* A value of call->saved_mode: the call has a handle of its stream for itself. */
+enum { OWNS_HANDLE = -2 };
+
 /* Takes the stream's own handle with the pointer mode of the call. */
-static int take_handle(oa_call *call, oa_stream *stream) {
+static int take_handle(oa_call *call, oa_stream *stream, bool captured) {
   const oa_library *library = call->library;
   void **handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
-  if (OA_LIKELY(handles != NULL))
-    call->handle = __atomic_load_n(&handles[oa_library_handle_place(library, call->device_scalars)], __ATOMIC_ACQUIRE);
-  if (OA_LIKELY(call->handle != NULL)) return OA_OK;
-  return oa_library_handle(library, stream, call->device_scalars, &call->handle);
+  if (OA_LIKELY(handles != NULL)) {
+    void **own = &handles[oa_library_handle_place(library, call->device_scalars)];
+    call->handle = library->shares_handles ? __atomic_load_n(own, __ATOMIC_ACQUIRE)
+                                           : __atomic_exchange_n(own, NULL, __ATOMIC_ACQUIRE);
+  }
+  int status = OA_OK;
+  if (OA_UNLIKELY(call->handle == NULL))
+    status = oa_library_take_handle(library, stream, call->device_scalars, captured, &call->handle);
+  if (!library->shares_handles && !status) call->saved_mode = OWNS_HANDLE;
+  return status;
+}
+
+/* Returns the handle of the stream, or restores the pointer mode of the caller's handle and returns that. */
+static __attribute__((noinline)) int release_handle(oa_call *call) {
+  int status = OA_OK;
+  if (call->saved_mode == OWNS_HANDLE)
+    oa_library_return_handle(call->library, call->stream, call->device_scalars, call->handle);
+  else if (call->saved_mode >= 0)
+    status = oa_library_set_mode(call->library, call->handle, call->saved_mode);
+  oa_object_return_handle(call);
+  return status;
 }
 
 /* Returns whether the vendor's function takes no stream: then the stream is waited for before and after each call. */
@@ -92,10 +112,11 @@ static inline const char *why_uncaptured(const oa_call *call, bool own) {
 }
 
 /* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. `beside`: streams of the
- * device may be under capture, but the call is not captured. `capture`: the capture of the call, or NULL. Called
- * without the lock. */
+ * device may be under capture, but the call is not captured. `captured`: the call is captured; `capture`: by the core.
+ * Called without the lock. */
 static inline __attribute__((always_inline)) int prepare_library(oa_call *call, oa_device *device, oa_stream *stream,
-                                                                 void *used, bool beside, oa_capture *capture) {
+                                                                 void *used, bool beside, bool captured,
+                                                                 oa_capture *capture) {
   const oa_library *library = call->library;
   int status = OA_OK;
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
@@ -112,7 +133,7 @@ static inline __attribute__((always_inline)) int prepare_library(oa_call *call, 
       call->handle = used;
       status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
     } else {
-      status = take_handle(call, stream);
+      status = take_handle(call, stream, captured);
       if (OA_UNLIKELY(capture != NULL) && !status)
         status = oa_capture_equip(capture, call->region, library, call->handle);
     }
@@ -121,6 +142,7 @@ static inline __attribute__((always_inline)) int prepare_library(oa_call *call, 
   if (status) {
     oa_saved_error saved;
     oa_error_save(&saved);
+    if (call->saved_mode == OWNS_HANDLE) release_handle(call);
     if (call->capture_mode >= 0) device->backend->capture_mode(call->capture_mode);
     if (device->backend->leave) device->backend->leave(device, call->saved);
     oa_error_restore(&saved);
@@ -318,7 +340,7 @@ static inline __attribute__((always_inline)) int begin(oa_call *call, oa_reach *
   const bool beside = region->device->known_streams && !capturing;
   oa_unlock();
   if (!status && call->library)
-    status = prepare_library(call, call->device, stream, own ? own->handle : NULL, beside, capture);
+    status = prepare_library(call, call->device, stream, own ? own->handle : NULL, beside, capturing, capture);
   if (status) {
     oa_lock();
     unhold(call);
@@ -431,20 +453,13 @@ static __attribute__((noinline)) int wait_for_end(const oa_call *call) {
   return status;
 }
 
-/* Restores the pointer mode of the caller's handle, and returns the handle. */
-static __attribute__((noinline)) int release_handle(oa_call *call) {
-  const int status = call->saved_mode < 0 ? OA_OK : oa_library_set_mode(call->library, call->handle, call->saved_mode);
-  oa_object_return_handle(call);
-  return status;
-}
-
 /* Undoes prepare_library: the device is no longer current, and the caller's handle has its former pointer mode. */
 static inline int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;
   if (!call->library) return OA_OK;
   if (OA_UNLIKELY(has_no_stream(call) || call->special & OA_ON_HOST_MEMORY)) status = wait_for_end(call);
-  if (OA_UNLIKELY(call->saved_mode >= 0 || call->object)) {
+  if (OA_UNLIKELY(call->saved_mode != -1 || call->object)) {
     const int released = release_handle(call);
     if (!status) status = released;
   }

@@ -12,11 +12,16 @@ static _Thread_local void **used_handles;
 atomic_bool oa_library_has_used;
 static _Thread_local int used_count; /* number of set handles; 0: no look-up is needed */
 
-/* A handle that no stream uses now, because its stream belonged to the caller and is gone. */
+/* A handle that no call uses now, and that no table has. */
 typedef struct idle_handle {
   const oa_library *library;
   oa_device *device;
   void *handle;
+  const oa_stream *stream; /* the stream that it is bound to; NULL: a foreign stream, which is gone */
+  int on_device;           /* its pointer mode, if it is bound to a stream */
+  /* Calls with the handle may still run on the stream that is gone. They are over after this operation of `after`. */
+  oa_stream *after;
+  uint64_t ticket;
   struct idle_handle *next;
 } idle_handle;
 static idle_handle *idle_handles;
@@ -34,25 +39,31 @@ static int vendor(const oa_library *library, const char *action, int status) {
   return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, action, text);
 }
 
-/* Takes an unused handle of the device; NULL if there is none. Called with the lock. */
-static void *take_idle(const oa_library *library, const oa_device *device) {
+/* Takes an idle handle of the stream, or else of no stream; a captured stream can't wait for the calls of the latter.
+ * Returns a handle of NULL if there is none. Called with the lock. */
+static idle_handle take_idle(const oa_library *library, const oa_stream *stream, int on_device, bool captured) {
+  idle_handle **chosen = NULL;
   for (idle_handle **link = &idle_handles; *link; link = &(*link)->next) {
-    idle_handle *idle = *link;
-    if (idle->library != library || idle->device != device) continue;
-    void *handle = idle->handle;
-    *link = idle->next;
-    free(idle);
-    return handle;
+    const idle_handle *idle = *link;
+    if (idle->library != library || idle->device != stream->device) continue;
+    const bool is_own = idle->stream == stream && idle->on_device == on_device;
+    if (is_own || (!idle->stream && !(captured && idle->ticket))) chosen = link;
+    if (is_own) break;
   }
-  return NULL;
+  if (!chosen) return (idle_handle){.handle = NULL};
+  idle_handle *taken = *chosen;
+  const idle_handle copy = *taken;
+  *chosen = taken->next;
+  free(taken);
+  return copy;
 }
 
-/* Keeps a handle for the next stream of the device that needs one. The handle is lost if host memory runs out. Called
- * with the lock. */
-static void keep_idle(const oa_library *library, oa_device *device, void *handle) {
+/* Keeps a handle for the next call that needs one. The handle is lost if host memory runs out. Called with the lock. */
+static void keep_idle(const idle_handle *handle) {
   idle_handle *idle = malloc(sizeof *idle);
   if (!idle) return;
-  *idle = (idle_handle){library, device, handle, idle_handles};
+  *idle = *handle;
+  idle->next = idle_handles;
   idle_handles = idle;
 }
 
@@ -71,7 +82,7 @@ int oa_library_set_stream(const oa_library *library, void *handle, void *native)
   return vendor(library, library->symbols[library->set_stream], set(handle, native));
 }
 
-/* Makes a handle if there is none yet, binds it to the stream, and sets its pointer mode. */
+/* Makes a handle if *handle is NULL, binds it to the stream, and sets its pointer mode. */
 static int bind(const oa_library *library, const oa_stream *stream, int on_device, void **handle) {
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
@@ -82,42 +93,68 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
   return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);
 }
 
-int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle) {
+int oa_library_take_handle(const oa_library *library, oa_stream *stream, int on_device, bool captured, void **handle) {
   *handle = NULL;
   oa_library_state_of(library); /* sets the library's number */
   oa_lock();
   int status = stream->handles ? OA_OK : make_table(stream);
   void **own = status ? NULL : &stream->handles[oa_library_handle_place(library, on_device)];
-  void *bound = NULL;
-  if (own && !*own) bound = take_idle(library, stream->device);
+  if (own && library->shares_handles) *handle = *own;
+  idle_handle idle = {.handle = NULL};
+  if (own && !*handle) idle = take_idle(library, stream, on_device, captured);
+  const bool is_bound = idle.handle && idle.stream;
+  /* A library may use a handle's own memory in each call. Shared handles change it with the stream. */
+  if (idle.ticket && !library->shares_handles) status = oa_stream_after(stream, idle.after, idle.ticket);
+  if (status && idle.handle) keep_idle(&idle);
   oa_unlock();
-  if (status) return status;
-  if ((*handle = __atomic_load_n(own, __ATOMIC_ACQUIRE))) return OA_OK;
+  if (status || *handle) return status;
+  if (is_bound) {
+    *handle = idle.handle;
+    return OA_OK;
+  }
   /* Making a handle allocates memory, which a capture of this or another stream would forbid. */
   const oa_backend *backend = stream->device->backend;
   const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
-  status = bind(library, stream, on_device, &bound);
+  *handle = idle.handle;
+  status = bind(library, stream, on_device, handle);
   if (mode >= 0) backend->capture_mode(mode);
+  if (!status && !library->shares_handles) return OA_OK;
   oa_lock();
+  const idle_handle unused = {.library = library, .device = stream->device, .handle = *handle};
   if (status) {
-    if (bound) keep_idle(library, stream->device, bound);
-    oa_unlock();
-    return status;
+    if (unused.handle) keep_idle(&unused);
+  } else if (*own) { /* two threads on one stream have both made a handle: another stream will need the second one */
+    keep_idle(&unused);
+    *handle = *own;
+  } else {
+    __atomic_store_n(own, *handle, __ATOMIC_RELEASE);
   }
-  /* Two threads on one stream may both have made a handle: the second handle stays unused until another stream needs a
-   * handle. */
-  if (*own)
-    keep_idle(library, stream->device, bound);
-  else
-    __atomic_store_n(own, bound, __ATOMIC_RELEASE);
-  *handle = *own;
   oa_unlock();
-  return OA_OK;
+  return status;
 }
 
-void oa_library_return_handles(oa_stream *stream) {
-  for (int i = 0; stream->handles && i < 2 * library_count; i++)
-    if (stream->handles[i]) keep_idle(oa_libraries[i / 2], stream->device, stream->handles[i]);
+void oa_library_return_handle(const oa_library *library, oa_stream *stream, int on_device, void *handle) {
+  void *none = NULL;
+  void **own = &stream->handles[oa_library_handle_place(library, on_device)];
+  if (__atomic_compare_exchange_n(own, &none, handle, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+  const idle_handle idle = {library, stream->device, handle, .stream = stream, .on_device = on_device};
+  oa_lock();
+  keep_idle(&idle);
+  oa_unlock();
+}
+
+void oa_library_release_handles(oa_stream *stream, oa_stream *after) {
+  for (int i = 0; stream->handles && i < 2 * library_count; i++) {
+    const idle_handle idle = {oa_libraries[i / 2], stream->device, stream->handles[i], .after = after,
+                              .ticket = after->ticket};
+    if (idle.handle) keep_idle(&idle);
+  }
+  for (idle_handle *idle = idle_handles; idle; idle = idle->next) {
+    if (idle->stream != stream) continue;
+    idle->stream = NULL;
+    idle->after = after;
+    idle->ticket = after->ticket;
+  }
   free(stream->handles);
   stream->handles = NULL;
 }

@@ -11,11 +11,15 @@ static inline int oa_library_handle_place(const oa_library *library, int on_devi
   return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
 }
 
-/* Sets *handle to the library's handle that is bound to stream and has that pointer mode, made at first need. Call it
- * without the lock, with the device current. */
-int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
-/* Returns a foreign stream's handles to the pool, for other streams of its device. Called with the lock. */
-void oa_library_return_handles(oa_stream *stream);
+/* Takes a handle of the library that is bound to stream and has that pointer mode, and makes one if there is none. If
+ * the library's handles are not shared, the caller has the handle until oa_library_return_handle. `captured`: the
+ * stream is being captured. Call it without the lock, with the device current. */
+int oa_library_take_handle(const oa_library *library, oa_stream *stream, int on_device, bool captured, void **handle);
+/* Returns a handle that is not shared. Call it without the lock. */
+void oa_library_return_handle(const oa_library *library, oa_stream *stream, int on_device, void *handle);
+/* Gives a foreign stream's handles to other streams of its device. These streams run after the operations of `after` up
+ * to now. Called with the lock. */
+void oa_library_release_handles(oa_stream *stream, oa_stream *after);
 extern atomic_bool oa_library_has_used; /* some thread has set a handle with oa_use_handle */
 void *oa_library_find_used(const oa_library *library);
 /* Returns the handle that this thread set with oa_use_handle; NULL if none. */

@@ -164,11 +164,6 @@ static int take(const oa_library *library, void *loaded, const char *path, const
   state->prefix = own_prefix;
   state->suffix = suffix;
   state->ilp64 = library->probe && has_64_bit_integers(look_up(loaded, prefix, library->probe, suffix));
-  if (library->results_since) {
-    char version[256];
-    read_version(library, loaded, prefix, suffix, version, sizeof version);
-    state->fetches_early = is_before(version, library->results_since);
-  }
   __atomic_store_n(&state->loaded, loaded, __ATOMIC_RELEASE);
   return OA_OK;
 }

@@ -12,7 +12,6 @@ typedef struct oa_library_state {
   bool unknown;              /* this build has no backend of that name */
   bool waits;                /* the library runs on a GPU but takes no stream: the core waits for each call */
   int ilp64;                 /* 1: the library's integers have 64 bits; 0: 32 bits */
-  int fetches_early;         /* 1 for versions before results_since, whose results for the host come too early */
   void *loaded;              /* atomic; the fields below are set before it */
   char *path;
   char *prefix;

@@ -45,7 +45,7 @@ int oa_region_destroy(oa_region_state *region) {
   }
   while (region->foreign) {
     oa_stream *next = region->foreign->next;
-    oa_library_return_handles(region->foreign);
+    oa_library_release_handles(region->foreign, region->stream);
     oa_stream_destroy(region->foreign);
     region->foreign = next;
   }

@@ -9,7 +9,8 @@ With --older, the prototypes come from rocblas-2.json. rocblas_version.c has the
 turned into cuBLAS's; all other arguments are the same. If cuBLAS lacks a function of several operands, it calls the
 function of one operand for each. Functions without a counterpart are left out.
 
-A call checks its arguments, and puts its work into the handle's stream. A call with a result for the host waits. Before
+A handle serves one thread at a time, as a handle of rocBLAS: a second thread's call fails. A call checks its
+arguments, and puts its work into the handle's stream. A call with a result for the host waits. Before
 version 4.1, the results of nrm2, asum, iamax and iamin are fetched in the null stream, which does not wait for
 non-blocking streams.
 """
@@ -84,6 +85,19 @@ rocblas_status rocblas_create_handle(rocblas_handle *handle) {
 rocblas_status rocblas_destroy_handle(rocblas_handle handle) {
   if (is_good(handle)) hip_double_wait(handle->stream), free(handle->results);
   return answer(cublasDestroy_v2(handle));
+}
+
+/* Notes that a call of this thread uses the handle. Returns NULL if another thread's call uses it. */
+static rocblas_handle enter(rocblas_handle handle) {
+  const pthread_t own = pthread_self();
+  pthread_t none = 0;
+  const int is_first = __atomic_compare_exchange_n(&handle->user, &none, own, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  if (!is_first && none != own) return NULL;
+  handle->calls++;
+  return handle;
+}
+static void leave(rocblas_handle *handle) {
+  if (*handle && !--(*handle)->calls) __atomic_store_n(&(*handle)->user, (pthread_t)0, __ATOMIC_SEQ_CST);
 }
 
 /* Where a handle's results are until they are fetched: memory of the device that the host can use, too. */
@@ -452,6 +466,8 @@ def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> 
         f"rocblas_status {name}({cublas.declared(function)}) {{\n",
         f"  if (hip_double_at_work() || only_checks) return {now};\n",
         "  if (!is_good(handle)) return 1;\n",
+        "  __attribute__((cleanup(leave))) rocblas_handle entered = enter(handle);\n",
+        "  if (!entered) return INTERNAL_ERROR;\n",
     ]
     if not has_lists:
         lines.append(
@@ -498,9 +514,12 @@ def main() -> None:
     base = io.StringIO()
     with contextlib.redirect_stdout(base):
         cublas.main()
-    print("#define IS_AMD\nstatic _Thread_local int only_checks;\n#define CHECKED if (only_checks) return 0;\n")
+    print("#define IS_AMD\n#include <pthread.h>\nstatic _Thread_local int only_checks;")
+    print("#define CHECKED if (only_checks) return 0;\n")
     print(
-        base.getvalue().replace("struct handle {", "struct handle {\n  void *results;"),
+        base.getvalue().replace(
+            "struct handle {", "struct handle {\n  void *results;\n  pthread_t user;\n  int calls;"
+        ),
         PRELUDE,
     )
     built = set()

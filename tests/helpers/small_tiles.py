@@ -9,7 +9,6 @@ import pytest
 
 from offload_args import Device, testing
 from offload_args.blas import tiles
-from offload_args.lapack import streamed
 
 CAPACITY = 1 << 20  # of a small device, in bytes
 DONE = "; all other elements are as they were"
@@ -17,11 +16,10 @@ DONE = "; all other elements are as they were"
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide small matrices into nine tiles, or into panels of eight columns."""
+    """Divide small matrices into nine tiles."""
     monkeypatch.setattr(tiles, "_LEAST", 8)
     monkeypatch.setattr(tiles, "_UNIT", 1)
     monkeypatch.setattr(tiles, "_ALONG", 3)
-    monkeypatch.setattr(streamed, "_WIDE", 8)
 
 
 @pytest.fixture

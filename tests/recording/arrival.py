@@ -207,7 +207,8 @@ def check_handle(arrived: Arrived, place: str, argument: Argument) -> None:
     stream, mode = np.frombuffer(argument.behind, np.int64)
     if library.stream == "handle" and arrived.bench.device.startswith("cuda"):
         assert stream, f"{place}: has no stream"
-    on_device = arrived.form.on_device or function.device_only
+    fetched = library.fetches_results and function.result and function.arrays  # the core fetches it from the device
+    on_device = arrived.form.on_device or function.device_only or fetched
     if library.handle and library.scalars == "pointer mode" and (function.numbers or on_device):
         wanted = library.handle["device_mode" if on_device else "host_mode"]
         assert mode == wanted, f"{place}: its pointer mode is {mode}"

@@ -287,14 +287,12 @@ struct oa_library {
    * set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int), int
    * get_pointer_mode(void *, int *). create -1: the core makes no handles. */
   int create, destroy, set_stream, get_stream, set_pointer_mode, get_pointer_mode;
-  int needs_handle; /* 1: each call needs a handle of the caller; 0 and create -1: the library has no handles */
+  int needs_handle;   /* 1: each call needs a handle of the caller; 0 and create -1: the library has no handles */
+  int shares_handles; /* 1: several threads may use a handle at once; 0: a handle serves one open call at a time */
   int host_mode, device_mode; /* the values of the library's pointer mode */
   /* 1: the library's functions take the stream as an argument, oa_call.native_stream. If a GPU library has neither such
    * an argument nor set_stream, the core waits before and after each call. */
   int takes_stream;
-  /* The first version that waits for the stream before it writes results to the host. With earlier versions, the core
-   * fetches the results. NULL: all versions wait. */
-  const char *results_since;
   int last_error; /* 1 + the index of const char *last_error(void *); 0: the library has no such function */
   /* "reason; remedy" if no call of the library can be captured into a graph; NULL: calls can be captured */
   const char *uncaptured;
