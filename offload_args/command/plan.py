@@ -27,9 +27,9 @@ from .script import script_of
 HELP = "estimate a product of matrices on each device, or the seconds that a GPU would save in a script"
 DESCRIPTION = """With a script: run it as it is, count its calls of BLAS and LAPACK, and say on stderr which ones a GPU
 would make faster, on which lines, and how much that would save. Nothing is offloaded and no GPU is needed: rates of a
-GPU of today are assumed. Options of the script come after --. With M, N and K: estimate how long C = A B takes here,
-where A is M x K and B is K x N: on each device, with and without the copies of A, B and C, and with NumPy. It measures
-for a few seconds. A product that would take longer is extrapolated from a smaller one, and marked with ~."""
+GPU of today are assumed. The script gets all options after its name. With M, N and K: estimate how long C = A B takes
+here, where A is M x K and B is K x N: on each device, with and without the copies of A, B and C, and with NumPy. It
+measures for a few seconds. A product that would take longer is extrapolated from a smaller one, and marked with ~."""
 
 DTYPES = ("f4", "f8", "c8", "c16")
 MOST = 2**31 - 1
@@ -57,18 +57,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "           [--json] M N K\n"
         "       %(prog)s [-h] [-m] [--json] SCRIPT ..."
     )
+    numbers = argparse.ArgumentParser(parser.prog, parser.usage, parser.description)
+    numbers.add_argument("operands", nargs="+")
+    for each in (parser, numbers):
+        _add_options(each)
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
     parser.add_argument(
-        "operands",
-        nargs="+",
-        metavar="M N K | SCRIPT ...",
-        help="rows of A and C, columns of B and C, columns of A and rows of B; or a script with its arguments",
+        "script",
+        metavar="M N K | SCRIPT",
+        help="rows of A and C, columns of B and C, columns of A and rows of B; or a script, or with -m a module",
     )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    parser.set_defaults(numbers=numbers)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that may also follow M, N and K. Options after a script are the script's own."""
     parser.add_argument("--dtype", choices=DTYPES, default="f4", help="of all three (%(default)s)")
     parser.add_argument(
         "--device", type=device, action="append", metavar="D", help="only this one; may be given several times"
     )
-    parser.add_argument("--json", action="store_true", help="print it as JSON, times in seconds")
+    parser.add_argument(
+        "--json", action="store_true", help="print it as JSON, times in seconds; for a script on stderr"
+    )
 
 
 @dataclass
@@ -330,10 +341,9 @@ def _plan_script(options: argparse.Namespace) -> int:
     from ..running import run_to_end, say
     from ..scripts import accelerate
 
-    script, *arguments = options.operands
-    run_script = script_of(script, arguments, options.module)
+    run_script = script_of(options.script, options.arguments, options.module)
     if run_script is None:
-        print(f"plan: no file {script}", file=sys.stderr)
+        print(f"plan: no file {options.script}", file=sys.stderr)
         return 2
     process, stderr = os.getpid(), sys.stderr
     on = accelerate(only_count=True)
@@ -356,8 +366,9 @@ def _shape_of(sizes: Sequence[str]) -> Shape:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.module or not options.operands[0].lstrip("-").isdigit():
+    if options.module or not options.script.lstrip("-").isdigit():
         return _plan_script(options)
+    options = options.numbers.parse_args([options.script, *options.arguments], options)
     shape, dtype = _shape_of(options.operands), np.dtype(options.dtype)
     report = estimate(shape, dtype, options.device or Device.all())
     if options.json:

@@ -130,6 +130,14 @@ def test_plan_of_a_script_counts_and_sends_nothing(program: Path) -> None:
     assert "plan: no file" in command("plan", "nowhere.py").stderr
 
 
+def test_options_after_a_script_are_the_scripts_own(tmp_path: Path) -> None:
+    script = tmp_path / "options.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    for name in ("plan", "run", "trace"):
+        ended = command(name, script, "--json", "-m", "--depth", 3)
+        assert (ended.returncode, ended.stdout) == (0, "['--json', '-m', '--depth', '3']\n"), name
+
+
 class Shell:
     """The part of IPython's shell that the extension uses."""
 
