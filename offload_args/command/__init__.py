@@ -81,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = options.run(options)
         sys.stdout.flush()
     except OffloadError as error:
-        print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
+        text = str(error).removeprefix(f"{options.command}: ")
+        print(f"{PROGRAM} {options.command}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if options.command in ("plan", "record", "run", "trace"):  # the user interrupted the script

@@ -61,7 +61,10 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
-    print("\n".join(report.lines()))
+    lines = report.lines()
+    if options.compare and not (report.compared or report.compared_recorded):
+        lines.append("no call compared: the host's calls are compared with those of another device, --device D")
+    print("\n".join(lines))
     return 0 if report.is_good else 1
 
 

@@ -61,6 +61,8 @@ def _progress_wanted() -> float:
 
 
 def _trace_process(file: str) -> None:
+    if fault := _unwritable(file):
+        say(f"offload_args: OFFLOAD_ARGS_TRACE: {fault}; unless that changes, the trace is lost at exit", sys.stderr)
     trace, process = Trace(), os.getpid()
     trace.start()
 

@@ -502,6 +502,7 @@ sys.exit(3)
 @pytest.mark.later
 def test_the_command_records_a_script_and_another_replays_it(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "same.py").write_text(SCRIPT.replace("sys.exit(3)", ""))
     base = [sys.executable, "-m", "offload_args"]
     ran = subprocess.run(
         [*base, "record", "-o", "r", "--contents", "inputs", "script.py", "-x"],
@@ -515,6 +516,11 @@ def test_the_command_records_a_script_and_another_replays_it(tmp_path: Path) -> 
     assert info["offload_args"] and "cblas" in [library["name"] for library in info["libraries"]]
     text = output_of(*base, "replay", "r", "--device", "sim:0", "--compare", folder=tmp_path)
     assert text.startswith("replayed on sim:0: 1 call in 1 region, recorded on sim:0\n") and "\n0 differ\n" in text
+    output_of(*base, "record", "-o", "hashes", "same.py", folder=tmp_path)
+    text = output_of(*base, "replay", "hashes", "--device", "host", "--compare", folder=tmp_path)
+    assert text.splitlines()[1:] == [
+        "no call compared: the host's calls are compared with those of another device, --device D"
+    ]
     none = subprocess.run([*base, "replay", "none"], cwd=tmp_path, capture_output=True, text=True)
     assert none.returncode == 2 and "none" in none.stderr and "Traceback" not in none.stderr
 

@@ -52,9 +52,12 @@ def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_pa
 @pytest.mark.later
 def test_environment_says_where_it_can_not_write(tmp_path: Path) -> None:
     script = tmp_path / "cg.py"
-    script.write_text(LOOP.format(device="host"))
+    script.write_text(LOOP.format(device="host") + "import sys\nprint('the loop ended', file=sys.stderr)\n")
     ran = run(script, OFFLOAD_ARGS_TRACE=str(tmp_path / "no" / "such.json"))
-    assert ran.returncode == 0 and "OFFLOAD_ARGS_TRACE" in ran.stderr and "Traceback" not in ran.stderr
+    assert ran.returncode == 0 and "Traceback" not in ran.stderr
+    before, _, after = ran.stderr.partition("the loop ended\n")
+    assert "OFFLOAD_ARGS_TRACE: [Errno 2]" in before and "the trace is lost at exit" in before
+    assert "OFFLOAD_ARGS_TRACE: [Errno 2]" in after
 
 
 @pytest.mark.later("host")
