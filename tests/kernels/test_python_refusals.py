@@ -8,6 +8,8 @@ import random
 import re
 import sys
 import threading
+import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -541,6 +543,18 @@ def test_a_statement_that_kernels_lack_is_refused_before_a_lacking_value(stateme
     names = {"Line": Line, "lacking": lacking}
     with pytest.raises(errors.KernelError, match=message):
         kernel(function_of(calls, f"<calls {'; '.join(statements)}>", names))
+
+
+def test_a_refusal_shows_no_frames_of_the_reader() -> None:
+    def shift(x: In[np.float32], y: Line):
+        for i in y.mine():
+            y[i] = abs(x[i] + y[i - 1])
+
+    with pytest.raises(errors.KernelError, match=r"y\[i - 1\] is read") as raised:
+        kernel(shift)
+    files = [Path(frame.filename) for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert files[0] == Path(__file__)
+    assert not {"statements.py", "expressions.py", "names.py"} & {file.name for file in files}
 
 
 def test_an_error_in_a_function_names_the_line_of_the_function() -> None:

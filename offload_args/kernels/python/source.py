@@ -19,6 +19,7 @@ import numpy as np
 from ...arguments import In, InOut, Out, Parameter
 from ...display import shown
 from ...dtypes import code_of
+from ...errors import KernelError, SignatureError
 from ..shared_memory import SharedOf
 from . import functions, words
 from .barriers import check_barriers
@@ -189,8 +190,15 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any], own: frozen
     names: the names around the kernel, for annotations that are texts. own: the package's own names in a kernel that
     the package itself wrote.
 
-    Raises KernelError and SignatureError.
+    Raises KernelError and SignatureError, without the frames of this package's reader: the message has the line.
     """
+    try:
+        return _rewritten(function, names, own)
+    except (KernelError, SignatureError) as error:
+        raise error.with_traceback(None) from error.__cause__
+
+
+def _rewritten(function: Callable[..., Any], names: dict[str, Any], own: frozenset[str]) -> Written:
     tree_of(function)
     reader = _Reader(function, own)  # type: ignore[arg-type]
     written = reader.written
