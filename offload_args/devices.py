@@ -129,7 +129,8 @@ class Device:
             try:
                 return cls(name)
             except OffloadError as error:
-                text = str(error).removeprefix("Device: ")
+                text = str(error).removeprefix("Device: ").replace('device="host"', "OFFLOAD_ARGS_DEVICE=host")
+                text = text.replace("without device=", "without the variable")
                 raise type(error)(f"OFFLOAD_ARGS_DEVICE={name}: {text}") from None
         return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 

@@ -710,7 +710,9 @@ def _refuse_operator(operation: str, prefix: str = "") -> None:
     name = f"__{prefix}{operation}__"
     further = "; slices and offset(n) point further on" if operation in ("add", "sub") else ""
 
-    def refusing(self: DevicePtr[Any], *others: object) -> NoReturn:
+    def refusing(self: DevicePtr[Any], *others: object) -> Any:
+        if any(getattr(type(other), "__array_ufunc__", "") is None for other in others):
+            return NotImplemented  # by NumPy's rule, such a class, as sparse.Matrix is, has the operator itself
         operands = (*others, self) if prefix == "r" else (self, *others)
         raise HostAccessError(
             f"DevicePtr: {name} needs the values on the host; {self._instead_of(operation, operands)}{further}"
@@ -719,7 +721,7 @@ def _refuse_operator(operation: str, prefix: str = "") -> None:
     _set(name, refusing)
 
 
-def _set(name: str, refusing: Callable[..., NoReturn]) -> None:
+def _set(name: str, refusing: Callable[..., Any]) -> None:
     refusing.__name__ = name
     refusing.__qualname__ = f"DevicePtr.{name}"
     setattr(DevicePtr, name, refusing)

@@ -251,7 +251,7 @@ def _overdetermined(A: DevicePtr, B: DevicePtr, trans: str) -> tuple[str, Matrix
     return t, a, b
 
 
-_NOT_FULL: Final = "A has not full rank: pivot {info} of its factor R is zero"
+_NOT_FULL: Final = "A has not full rank: pivot {info} of its factor R is zero; gelsd and linalg.lstsq take any rank"
 
 
 def _gels_stack(A: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, str] | None:

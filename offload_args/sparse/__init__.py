@@ -49,6 +49,7 @@ if not TYPE_CHECKING:  # static checkers read all names
                 ("cg", "gmres", "bicgstab"),
                 "sparse.matmul and blas in a loop, as examples/poisson_cg.py of the gallery does",
             ),
+            **dict.fromkeys(("spmv", "spmm", "mm", "mv"), "sparse.matmul"),
             **dict.fromkeys(("eigs", "eigsh", "svds", "splu"), "scipy.sparse.linalg"),
         },
     )

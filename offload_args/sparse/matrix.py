@@ -161,6 +161,23 @@ class LentMatrix:
         return f"<sparse.Matrix {self.format} {rows} x {columns}, {self.nnz} values of {self.dtype}, {state}>"
 
 
+def _refuse_operator(name: str, remedy: str) -> None:
+    def refusing(self: LentMatrix, other: object = None) -> NoReturn:
+        raise HostAccessError(f"sparse.Matrix: {name} is not an operator of matrices on a device; {remedy}")
+
+    refusing.__name__ = name
+    refusing.__qualname__ = f"LentMatrix.{name}"
+    setattr(LentMatrix, name, refusing)
+
+
+# The methods are set here, so that static checkers do not find them, and report every use.
+for _name in ("__mul__", "__rmul__"):
+    _refuse_operator(_name, "A @ x is the product, and blas.scal(number, A.data) a multiple")
+_refuse_operator("__rmatmul__", 'write A.T @ x, or sparse.matmul(A, x, trans="T")')
+for _name in "add radd sub rsub truediv pow neg".split():
+    _refuse_operator(f"__{_name}__", "to_host() makes an array of SciPy, which has it")
+
+
 @contextmanager
 def lent(
     function: str, A: Any, check: bool, cls: type[M], index: np.dtype[Any] | None = None, **options: Any

@@ -56,7 +56,7 @@ def test_a_zero_on_the_diagonal_of_a_triangle_is_named(device: str, dtype: str) 
 def test_least_squares_need_full_rank(device: str, dtype: str) -> None:
     A = np.zeros((4, 2), dtype, order="F")
     A[:, 0] = 1
-    with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.gels: A has not full rank: pivot 2 of its factor R"):
+    with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.gels: A has not full rank: pivot 2.*; gelsd and linalg"):
         with offload_args(A, np.ones(4, dtype), device=device) as (dA, db):
             lapack.gels(dA, db)
     assert np.array_equal(A[:, 1], np.zeros(4))

@@ -613,8 +613,15 @@ def test_pointers_that_do_not_fit_are_named(on: str) -> None:
             sparse.matmul(dA, dx, out=dx)
         with pytest.raises(WrongDeviceError, match=rf"^sparse\.matmul: A is on {on}, got device='{other}'"):
             sparse.matmul(dA, dx, device=other)
-        with pytest.raises(TypeError):
-            x @ dA
+        for product in (lambda: dA * dx, lambda: dx * dA, lambda: 2.0 * dA, lambda: dA * x):
+            with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: __r?mul__ is not .*; A @ x is the product"):
+                product()
+        for product in (lambda: x @ dA, lambda: dx @ dA):
+            with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: __rmatmul__ is not .*; write A\.T @ x"):
+                product()
+        for result in (lambda: dA + dA, lambda: dx - dA, lambda: dA / 2.0, lambda: -dA):
+            with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: .*; to_host\(\) makes an array of SciPy"):
+                result()
         with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: its elements are on a device"):
             np.asarray(dA)
     with pytest.raises(StalePointerError, match=r"^sparse\.matmul: A belongs to a region that has ended"):
