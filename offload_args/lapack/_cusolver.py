@@ -149,6 +149,11 @@ class CuSOLVER(Vendor):
 
     # -- one matrix ------------------------------------------------------------------------------------------
 
+    def laswp(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        wait_for_others(A, rest)
+        getattr(self.functions, f"{t}laswp")(n, A, lda, *rest)  # it has no info
+        return 0
+
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # the identity is symmetric
             make_identity(inverse)

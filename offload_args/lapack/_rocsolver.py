@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RocSOLVER"]
 
-_NO_INFO: Final = ("getrs", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
+_NO_INFO: Final = ("getrs", "laswp", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
 
 
 class RocSOLVER(Vendor):

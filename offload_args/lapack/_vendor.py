@@ -164,6 +164,10 @@ class Vendor(Adapter):
         info = self.spare_info(A, ipiv, B)
         return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest, info=info)
 
+    def laswp(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        """Exchange rows k1 to k2 of A, which has lda rows. rest: k1, k2, ipiv, incx."""
+        return self.call(f"{t}laswp", A, n, A, lda, *rest)
+
     def potri(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, info: DevicePtr | None = None) -> int:
         return self.call(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda, info=info)
 

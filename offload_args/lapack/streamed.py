@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from .. import _core
-from .._operands import need_option
-from ..arguments import Scratch
+from .._operands import letter_of, need_option
+from ..arguments import In, Scratch
 from ..blas.gemm import gemm
-from ..blas.level1 import swap
 from ..blas.level3 import herk, trsm
 from ..blas.streamed import check_arrays, devices_of, refuse_shared, triangular
 from ..blas.tiles import (
@@ -32,6 +31,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, Direct
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import first_zero
+from ._vendors import vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +48,8 @@ _INDEFINITE: Final = "A is not positive definite: its leading minor of order {in
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero; gelsd and linalg.lstsq take singular matrices"
 # Columns of the narrowest panel that is factored on a device.
 _NARROWEST: Final = 8
+# Wider panels have at most an eighth of the columns.
+_WIDE: Final = 512
 # Panels that fit into the memory.
 _PANELS: Final = THREADS
 
@@ -286,13 +288,7 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
     need_option(name, "trans", trans, ("N", "T", "C"))
     _need_square(name, A, B)
     _need_pivots(name, len(A), 1, A=A, ipiv=ipiv, B=B)
-    wrong = np.flatnonzero((ipiv < np.arange(1, len(A) + 1)) | (ipiv > len(A)))
-    if len(wrong):
-        i = int(wrong[0])
-        raise ArgumentError(
-            f"{name}: ipiv[{i}] is {ipiv[i]}, needs to be from {i + 1} to {len(ipiv)}: pivots count from 1, as getrf "
-            f"returns them"
-        )
+    _need_rows(name, ipiv, len(A), 0, len(A))
     if trans == "C" and A.dtype.kind == "c" and not _by_columns(A):
         raise ArgumentError(
             f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor '
@@ -326,6 +322,17 @@ def _need_pivots(name: str, size: int, written: int, **arrays: Any) -> None:
             raise DirectionError(f"{name}: {operand} is read-only; pass a writable array")
 
 
+def _need_rows(name: str, ipiv: NDArray[np.int32], rows: int, first: int, last: int) -> None:
+    """Raise an error if a pivot from `first` to before `last` is not a row of its own or a later one."""
+    wrong = np.flatnonzero((ipiv[first:last] <= np.arange(first, last)) | (ipiv[first:last] > rows))
+    if len(wrong):
+        i = first + int(wrong[0])
+        raise ArgumentError(
+            f"{name}: ipiv[{i}] is {ipiv[i]}, needs to be from {i + 1} to {rows}: pivots count from 1, as getrf "
+            f"returns them"
+        )
+
+
 def _factor_panels(
     name: str, getrf: Callable[..., None], A: NDArray[Any], ipiv: NDArray[np.int32], devices: list[Device]
 ) -> int:
@@ -338,7 +345,7 @@ def _factor_panels(
     size = min(m, n)
     space, of_column = free_space(devices), A.itemsize * m
     # A panel and a part of an earlier one; at the end each thread has a panel whose rows it exchanges.
-    width = int(min(space / (_PANELS * of_column), max(512, -(-n // 8)), n))
+    width = int(min(space / (_PANELS * of_column), max(_WIDE, -(-n // 8)), n))
     if width < min(_NARROWEST, n):
         raise DeviceMemoryError(
             f"{name}: the narrowest panels need {_PANELS * of_column * _NARROWEST} bytes on each of "
@@ -350,16 +357,21 @@ def _factor_panels(
     at_once = max(1, int(min(space / (2 * of_column * width), THREADS)))
     zeros: list[int] = []  # the place of the first zero in each panel that has one
 
-    def exchange(panel: DevicePtr, pivots: NDArray[np.int32], first: int) -> None:
-        """Exchange row first + i with row pivots[i] - 1, counted from the top of A; `panel` has all rows."""
-        for i, pivot in enumerate(pivots.tolist(), first):
-            if pivot - 1 != i:
-                swap(panel[i], panel[pivot - 1])
+    def moves_rows(first: int, last: int) -> bool:
+        return bool((ipiv[first:last] != np.arange(first + 1, last + 1)).any())
+
+    def exchange(panel: DevicePtr, first: int, last: int) -> None:
+        """Exchange row i with row ipiv[i] - 1, for i from `first` to before `last`; `panel` has all rows."""
+        if not moves_rows(first, last):
+            return
+        with offload_args(In(ipiv[:last].copy()), device=panel.device) as (pivots,):  # others write later pivots
+            letter = letter_of(name, "A", panel)
+            vendor_of(name, panel).laswp(letter, panel.shape[1], panel, m, first + 1, last, pivots, 1)
 
     def update(left: Range) -> Callable[[DevicePtr, DevicePtr], None]:
         def update_panel(panel: DevicePtr, factor: DevicePtr) -> None:
             begin, end = left
-            exchange(panel, ipiv[begin:end], begin)
+            exchange(panel, begin, end)
             top = panel[begin:end]
             trsm(1.0, factor[: end - begin], top, uplo="L", diag="U")
             if end < m:
@@ -374,13 +386,14 @@ def _factor_panels(
                 getrf(panel[begin:], places, singular="keep")
                 zero = first_zero(panel[begin:end])
                 ipiv[begin:end] = places.to_host() + begin
+            _need_rows(name, ipiv, m, begin, end)  # vendors do not check the rows that they exchange
             if zero:
                 zeros.append(begin + zero)
 
         return factor_panel
 
     def last(own: Range) -> Callable[[DevicePtr], None]:
-        return lambda panel: exchange(panel, ipiv[own[1] : size], own[1])
+        return lambda panel: exchange(panel, own[1], size)
 
     tasks = []
     for i, panel in enumerate(panels):
@@ -395,7 +408,7 @@ def _factor_panels(
     exchanges = [
         Task(Tile("A", 0, m, *panel), [Step(last(panel))])
         for panel in panels
-        if panel[1] < size and (ipiv[panel[1] : size] != np.arange(panel[1] + 1, size + 1)).any()
+        if panel[1] < size and moves_rows(panel[1], size)
     ]
     compute(name, {"A": A}, exchanges, devices, sides, note=note)
     return min(zeros, default=0)

@@ -43,6 +43,7 @@ _ROUTINES: Final = {
     "posv": "uplo n nrhs A lda B ldb",
     "getrf": "m n A lda ipiv",
     "getrs": "trans n nrhs A lda ipiv B ldb",
+    "laswp": "n A lda k1 k2 ipiv incx",
     "getri": "n A lda ipiv",
     "gesv": "n nrhs A lda ipiv B ldb",
     "geqrf": "m n A lda tau",

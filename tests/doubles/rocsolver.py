@@ -79,6 +79,7 @@ int scipy_LAPACKE_{t}potrs(int, char, int, int, const {T} *, int, {T} *, int);
 int scipy_LAPACKE_{t}posv(int, char, int, int, {T} *, int, {T} *, int);
 int scipy_LAPACKE_{t}getrf(int, int, int, {T} *, int, int *);
 int scipy_LAPACKE_{t}getrs(int, char, int, int, const {T} *, int, const int *, {T} *, int);
+int scipy_LAPACKE_{t}laswp(int, int, {T} *, int, int, int, const int *, int);
 int scipy_LAPACKE_{t}getri(int, int, {T} *, int, const int *);
 int scipy_LAPACKE_{t}gesv(int, int, int, {T} *, int, int *, {T} *, int);
 int scipy_LAPACKE_{t}sytrf(int, char, int, {T} *, int, int *);
@@ -100,6 +101,7 @@ BODIES = {
     "posv": "*info = scipy_LAPACKE_{t}posv(COLUMNS, uplo_of(uplo), n, nrhs, A, lda, B, ldb);",
     "getrf": "*info = scipy_LAPACKE_{t}getrf(COLUMNS, m, n, A, lda, ipiv);",
     "getrs": "scipy_LAPACKE_{t}getrs(COLUMNS, trans_of(trans), n, nrhs, A, lda, ipiv, B, ldb);",
+    "laswp": "scipy_LAPACKE_{t}laswp(COLUMNS, n, A, lda, k1, k2, ipiv, incx);",
     "getri": "*info = scipy_LAPACKE_{t}getri(COLUMNS, n, A, lda, ipiv);",
     "gesv": "*info = scipy_LAPACKE_{t}gesv(COLUMNS, n, nrhs, A, lda, ipiv, B, ldb);",
     "sytrf": "*info = scipy_LAPACKE_{t}sytrf(COLUMNS, uplo_of(uplo), n, A, lda, ipiv);",
@@ -130,6 +132,7 @@ REFUSED = {
     "posv": ("lda < n || ldb < n", "(n && !A) || (n && nrhs && !B)"),
     "getrf": ("lda < m", "m && n && (!A || !ipiv)"),
     "getrs": ("lda < n || ldb < n", "(n && (!A || !ipiv)) || (n && nrhs && !B)"),
+    "laswp": ("lda < 1 || k1 < 1 || k2 < k1 || !incx", "(n && !A) || !ipiv"),
     "getri": ("lda < n", "n && (!A || !ipiv)"),
     "gesv": ("lda < n || ldb < n", "(n && (!A || !ipiv)) || (n && nrhs && !B)"),
     "sytrf": ("lda < n", "n && (!A || !ipiv)"),

@@ -9,6 +9,7 @@ import pytest
 
 from offload_args import Device, testing
 from offload_args.blas import tiles
+from offload_args.lapack import streamed
 
 CAPACITY = 1 << 20  # of a small device, in bytes
 DONE = "; all other elements are as they were"
@@ -16,10 +17,11 @@ DONE = "; all other elements are as they were"
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide small matrices into nine tiles."""
+    """Divide small matrices into nine tiles, or into panels of eight columns."""
     monkeypatch.setattr(tiles, "_LEAST", 8)
     monkeypatch.setattr(tiles, "_UNIT", 1)
     monkeypatch.setattr(tiles, "_ALONG", 3)
+    monkeypatch.setattr(streamed, "_WIDE", 8)
 
 
 @pytest.fixture

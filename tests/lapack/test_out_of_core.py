@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from helpers.devices import open_or_skip
 from helpers.processes import printed
 from helpers.small_tiles import finished, small_device, small_tiles
-from offload_args import Device, Scratch, lapack, offload_args, testing
+from offload_args import Device, Scratch, lapack, offload_args, testing, tracing
 from offload_args.blas import tiles
 from offload_args.errors import (
     AliasError,
@@ -99,6 +99,21 @@ def check_general(device: Any, matrices: Matrices, order: Any, m: int, n: int) -
 def test_lu(device: str, matrices: Matrices, order: Any, small_tiles: None) -> None:
     for m, n in ((40, 40), (40, 23), (23, 40)):
         check_general(device, matrices, order, m, n)
+
+
+def test_rows_of_a_panel_are_exchanged_by_one_call(device: str, small_tiles: None) -> None:
+    matrix, ipiv = np.asfortranarray(Matrices("float64").general(40, 40)), np.empty(40, np.int32)
+    exchanged = matrix.copy("F")
+    with tracing.trace() as recording:
+        lapack.getrf(exchanged, ipiv, devices=[device])
+    names = [event.name.rpartition(".")[2] for event in recording.events if event.kind == "call"]
+    panels = 5
+    assert names.count("dgetrf") == panels and names.count("dswap") == 0
+    assert names.count("dlaswp") == panels * (panels - 1) / 2 + panels - 1  # before a product, and at the end
+    dominant = np.asfortranarray(matrix + 40 * np.eye(40))
+    with tracing.trace() as recording:
+        lapack.getrf(dominant, ipiv, devices=[device])
+    assert not any("laswp" in event.name for event in recording.events)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -64,6 +64,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "dgetrs": {"trans": "T", "n": 5, "nrhs": 2, "A": "lu", "ipiv": "pivots", "B": "rhs"},
     "zgetrs": {"trans": "C", "n": 5, "nrhs": 2, "A": "lu", "ipiv": "pivots", "B": "rhs"},
     "cgetrs": {"trans": "N", "n": 5, "nrhs": 2, "A": "lu", "ipiv": "pivots", "B": "rhs"},
+    "dlaswp": {"n": 4, "A": "any", "k1": 2, "k2": 5, "ipiv": "pivots", "incx": 1},
+    "zlaswp": {"n": 5, "A": "any", "k1": 1, "k2": 3, "ipiv": "pivots", "incx": 1},
     "dgetri": {"n": 5, "A": "lu", "ipiv": "pivots"},
     "zgesv": {"n": 5, "nrhs": 2, "A": "any", "ipiv": "new", "B": "rhs"},
     "dgeqrf": {"m": 6, "n": 4, "A": "any", "tau": "new"},

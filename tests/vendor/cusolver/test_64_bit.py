@@ -165,21 +165,6 @@ def test_xpolar_factors_a_tall_matrix(gpu: str) -> None:
     np.testing.assert_allclose(numbers[1], np.linalg.norm(original), rtol=1e-10)
 
 
-@pytest.mark.parametrize(("letter", "dtype"), [("s", np.float32), ("d", np.float64), ("c", "c8"), ("z", "c16")])
-def test_laswp_exchanges_the_rows_that_pivots_say(gpu: str, letter: str, dtype: Any) -> None:
-    original, pivots = some(6, 4, dtype=dtype), np.array([3, 6, 3], np.int32)
-    A, expected, laswp = original.copy("F"), original.copy(), getattr(cusolver, f"{letter}laswp")
-    for at, other in enumerate(pivots):
-        expected[[at, other - 1]] = expected[[other - 1, at]]
-    with offload_args(A, In(pivots), device=gpu) as (dA, dp):
-        with pytest.raises(ExtentError, match=r"A needs 28 elements .*has 24$"):
-            laswp(4, dA, 7, 1, 3, dp, 1)
-        with pytest.raises(ArgumentError, match="needs k2 <= lda, got lda = 6 and k2 = 7"):
-            laswp(4, dA, 6, 1, 7, dp, 1)
-        laswp(4, dA, 6, 1, 3, dp, 1)
-    np.testing.assert_array_equal(A, expected)
-
-
 def positive(n: int, dtype: Any, seed: int = 0) -> Any:
     values = np.roll(some(n, n, dtype=dtype), seed)
     return np.asfortranarray(values @ values.conj().T + n * np.eye(n), dtype)
