@@ -20,10 +20,12 @@ from ..pointers import DevicePtr
 from ..regions import offload_args
 from .tiles import (
     THREADS,
+    Access,
     Sides,
     Step,
     Task,
     Tile,
+    check_lent,
     compute,
     cuts,
     free_space,
@@ -268,7 +270,12 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
         rows = along
     starts = range(0, along, min(rows, -(-along // len(devices))))
     parts = [slice(start, min(start + starts.step, along)) for start in starts]
-    result: type[Out | InOut] = Out if work.beta == 0 and work.depth else InOut
+    result: Access = Out if work.beta == 0 and work.depth else InOut
+
+    arrays = {"A": work.A, "B": work.B, "C": work.C}
+    accesses: dict[str, Access] = {"A": In, "B": In, "C": result}
+    whole = {key: Tile(key, 0, array.shape[0], 0, array.shape[1]) for key, array in arrays.items()}
+    check_lent("blas.gemm", arrays, [(whole[key], access) for key, access in accesses.items()], devices)
 
     def panels(device: Device, following: Callable[[], int | None]) -> None:
         with offload_args(In(_whole(work)), device=device) as (whole,):

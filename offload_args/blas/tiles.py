@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager
 from heapq import heapify, heappop, heappush
 from threading import Condition
 from time import sleep
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .. import _core
 from .._names import rename
+from .._operands import checking
 from ..arguments import In, InOut, Out, Scratch
 from ..errors import DeviceMemoryError, DirectionError, OffloadError, PresentError
 from ..regions import offload_args
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
 
 __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
-__all__ += ["Places", "places_for"]
+__all__ += ["Places", "check_lent", "places_for"]
 
 # The number of threads per device. While a thread waits for its results, the other threads bring up and compute their
 # parts.
@@ -59,6 +60,7 @@ _STRIP: Final = 1 << 22
 
 # The name of an argument of a region of this module in messages.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument \d")
+_OF_A_LENT_ARRAY: Final = re.compile(r"^(offload_args: argument \d|DevicePtr\.copy_from: source)")
 
 
 class Tile(NamedTuple):
@@ -100,6 +102,10 @@ class Task(NamedTuple):
     after: tuple[Tile, ...] = ()
     uplo: str = ""
     stores: bool = True
+
+
+# A device reads a part of an array, overwrites it, or does both.
+Access: TypeAlias = type[In | Out | InOut]
 
 
 class Sides(NamedTuple):
@@ -605,6 +611,56 @@ def places_for(
     return Places(Sides(side, sides.nbytes), int(space / (side * side * itemsize)) - _READ)
 
 
+def check_lent(
+    name: str, arrays: dict[str, NDArray[Any]], parts: Iterable[tuple[Tile, Access]], devices: Iterable[Device]
+) -> None:
+    """Raise the error of an array that the host or a device may not read or write, before anything moves.
+
+    parts: the parts of the arrays that the devices access.
+    """
+    parts = [*dict.fromkeys(parts)]
+    written = {tile.name for tile, access in parts if access is not In}
+    lent = {key for key, array in arrays.items() if _core.is_lent(array)}
+    for key, array in arrays.items():
+        if key not in lent and _core.is_lent_in_part(array):
+            raise PresentError(f"{name}: some of {key} is lent; leave that region first, or lend all of {key}")
+        if key not in lent and key in written and not array.flags.writeable:
+            raise DirectionError(f"{name}: {key} is read-only; pass a writable array")
+    for device in devices if lent else ():
+        for tile, access in parts:
+            if tile.name in lent and 0 not in tile.shape:
+                _check_access(name, tile, tile.of(arrays[tile.name]), access, device)
+
+
+def _check_access(name: str, tile: Tile, part: NDArray[Any], access: Access, device: Device) -> None:
+    """Lend a part of a lent array as a computation would, and check a call that reads it. Nothing moves."""
+    try:
+        region = offload_args(access(part), device=device)
+        (pointer,) = region.open()
+        try:
+            if access is not Out:
+                with offload_args(Scratch(part.shape, part.dtype), device=device) as (copy,), checking():
+                    copy.copy_from(pointer)
+        finally:
+            region.discard()
+    except OffloadError as error:
+        rename(error, _OF_A_LENT_ARRAY, f"{name}: {tile.name}")
+        raise
+
+
+def _accesses(tasks: Iterable[Task]) -> Iterator[tuple[Tile, Access]]:
+    """Yield the tiles that tasks read before a task writes them, and the tiles that they write."""
+    stored: set[Tile] = set()
+    for task in tasks:
+        own = (task.tile,) if task.loads else ()
+        for tile in (*own, *(tile for step in task.steps for tile in step.reads)):
+            if tile not in stored:
+                yield tile, In
+        if task.stores:
+            stored.add(task.tile)
+            yield task.tile, InOut if task.uplo else Out
+
+
 def compute(
     name: str,
     arrays: dict[str, NDArray[Any]],
@@ -622,14 +678,7 @@ def compute(
     """
     if not tasks:
         return
-    written = {task.tile.name for task in tasks}
-    for key, array in arrays.items():
-        if _core.is_lent(array):
-            continue
-        if _core.is_lent_in_part(array):
-            raise PresentError(f"{name}: some of {key} is lent; leave that region first, or lend all of {key}")
-        if key in written and not array.flags.writeable:
-            raise DirectionError(f"{name}: {key} is read-only; pass a writable array")
+    check_lent(name, arrays, _accesses(tasks), devices)
     order = order_of(arrays[tasks[0].tile.name])
     orders = {key: order if one_order else order_of(array) for key, array in arrays.items()}
     uses: dict[Tile, list[int]] = defaultdict(list)

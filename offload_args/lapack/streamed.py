@@ -273,6 +273,8 @@ def factor_general(
     _need_no_info(name, info)
     if not A.size:
         return
+    if B is not None:
+        sides_for(name, used, A.itemsize, len(A))  # raises an error if the tiles of the solution do not fit
     # In C order the factors are of A^T, as for pointers.
     place = _factor_panels(name, getrf, A if _by_columns(A) else A.T, ipiv, used)
     if place and singular == "raise":

@@ -201,7 +201,7 @@ def test_wrong_arguments_are_named(on: str) -> None:
         (DTypeError, r"A needs float32, .* got int64; convert it first", {"A": np.ones((4, 3), np.int64)}),
         (DTypeError, r"C needs np\.float64 as A has, got float32", {"C": np.zeros((4, 5), np.float32)}),
         (ArgumentError, r"A of shape \(4, 3\), B of shape \(3, 5\) and C of shape \(4, 4\) do not", {"C": C[:, :4]}),
-        (DirectionError, r"C is read-only and lent as Out", {"C": read_only}),
+        (DirectionError, r"C is read-only; pass a writable array", {"C": read_only}),
         (AliasError, r"C shares memory with A", {"A": C[:, :3]}),
         (ArgumentTypeError, r"with devices, beta needs a number, got '0'", {"beta": "0"}),
         (DTypeError, r"alpha needs a real number for float64, got 1j", {"alpha": 1j}),
