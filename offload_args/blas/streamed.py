@@ -554,9 +554,9 @@ def stream(
     sides = sides_for(name, used, dtype.itemsize, longest, kind.depth)
     call = _Call(routine, function, gemm, alpha, beta, options, arrays)
     places = places_for(sides, used, dtype.itemsize, sum(array.nbytes for array in operands))
-    if places and routine != "trmm":  # a step of trmm reads tiles that later tasks overwrite
+    if places:
         sides = places.sides
-        tasks = places.in_blocks(kind.tasks(call, sides, True))
+        tasks = places.in_blocks(kind.tasks(call, sides, True), in_place=routine == "trmm")
     else:
         tasks = kind.tasks(call, sides, False)
     compute(name, arrays, tasks, used, sides, kind.one_order or dtype.kind == "c")

@@ -569,8 +569,34 @@ class Places:
         self._tiles.update(enumerate(task.tile for task in tasks))
         return result
 
-    def in_blocks(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return tasks that do the same as tasks of any number, which are together in blocks of rows and columns."""
+    def together_in_place(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return tasks as together() does, for steps that read the tiles of other tasks before these are overwritten.
+
+        The first step of each task, and the steps that read the tile of another one of the tasks, come first.
+        """
+        own = {task.tile for task in tasks}
+        result, rests = [], []
+        for place, task in enumerate(tasks):
+            rest = [step for step in task.steps[1:] if own.isdisjoint(step.reads)]
+            first = [step for step in task.steps if not any(step is other for other in rest)]
+            before = (self._tiles[place],) if place in self._tiles else ()
+            result.append(task._replace(steps=first, after=(*task.after, *before), stores=not rest))
+            rests.append(rest)
+        for i in range(max(map(len, rests))):
+            part = [
+                task._replace(steps=rest[i : i + 1], stores=i + 1 == len(rest))
+                for task, rest in zip(tasks, rests, strict=True)
+                if i < len(rest)
+            ]
+            result += _sorted_by_reads(part)
+        self._tiles.update(enumerate(task.tile for task in tasks))
+        return result
+
+    def in_blocks(self, tasks: Sequence[Task], in_place: bool = False) -> list[Task]:
+        """Return tasks that do the same as tasks of any number, which are together in blocks of rows and columns.
+
+        in_place: whether the tasks' steps read tiles that other tasks overwrite.
+        """
         rows, columns = (
             {start: i for i, start in enumerate(dict.fromkeys(starts))}
             for starts in ((task.tile.top for task in tasks), (task.tile.left for task in tasks))
@@ -583,7 +609,8 @@ class Places:
         blocks: dict[tuple[int, int], list[Task]] = defaultdict(list)
         for task in tasks:
             blocks[rows[task.tile.top] // height, columns[task.tile.left] // width].append(task)
-        return [task for block in sorted(blocks) for task in self.together(blocks[block])]
+        together = self.together_in_place if in_place else self.together
+        return [task for block in sorted(blocks) for task in together(blocks[block])]
 
 
 def _sorted_by_reads(tasks: list[Task]) -> list[Task]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._operands import letter_of, need_option
-from ..arguments import In, Scratch
+from ..arguments import Scratch
 from ..blas.gemm import gemm
 from ..blas.level3 import herk, trsm
 from ..blas.streamed import check_arrays, devices_of, refuse_shared, triangular
@@ -50,8 +50,11 @@ _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero; gelsd a
 _NARROWEST: Final = 8
 # Wider panels have at most an eighth of the columns.
 _WIDE: Final = 512
-# Panels that fit into the memory.
+# Panels that fit into the memory: if each is computed alone, and if unfinished ones stay there.
 _PANELS: Final = THREADS
+_IN_PLACES: Final = 16
+# Columns of the narrowest panel that stays unfinished: with less, the device would compute more slowly than bytes move.
+_NARROWEST_IN_PLACES: Final = 128
 
 
 def _refused(name: str, text: str, info: int) -> np.linalg.LinAlgError:
@@ -345,6 +348,36 @@ def _factor_panels(
     """
     m, n = A.shape
     size = min(m, n)
+    width, places = _panels_for(name, A, devices)
+    sides = places.sides if places else Sides(width, free_space(devices))
+    panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
+    call = _LU(name, getrf, m, size, ipiv, [])
+    if places:
+        tasks = []
+        for first in range(0, len(panels), places.count):
+            group = panels[first : first + places.count]
+            tasks += places.together([call.task(panel, panels, group[0]) for panel in group])
+    else:
+        # The number of panels that may change at the same time: each also needs memory for a part of an earlier panel.
+        at_once = max(1, int(min(sides.nbytes / (2 * A.itemsize * m * width), THREADS)))
+        tasks = [
+            call.task(panel, panels, panel, after=panels[: max(i + 1 - at_once, 0)]) for i, panel in enumerate(panels)
+        ]
+    note = "A and ipiv are undefined"
+    compute(name, {"A": A}, tasks, devices, sides, note=note)
+    # Only the rows below a panel's own rows are exchanged.
+    exchanges = [
+        Task(Tile("A", panel[1], m, *panel), [Step(call.last(panel))])
+        for panel in panels
+        if panel[1] < size and call.moves_rows(panel[1], size)
+    ]
+    compute(name, {"A": A}, exchanges, devices, sides, note=note)
+    return min(call.zeros, default=0)
+
+
+def _panels_for(name: str, A: NDArray[Any], devices: list[Device]) -> tuple[int, Places | None]:
+    """Return the width of panels, and the places for unfinished panels if A is larger than the only device."""
+    m, n = A.shape
     space, of_column = free_space(devices), A.itemsize * m
     # A panel and a part of an earlier one; at the end each thread has a panel whose rows it exchanges.
     width = int(min(space / (_PANELS * of_column), max(_WIDE, -(-n // 8)), n))
@@ -353,67 +386,79 @@ def _factor_panels(
             f"{name}: the narrowest panels need {_PANELS * of_column * _NARROWEST} bytes on each of "
             f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
         )
-    sides = Sides(width, space)
-    panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
-    # The number of panels that may change at the same time: each also needs memory for a part of an earlier panel.
-    at_once = max(1, int(min(space / (2 * of_column * width), THREADS)))
-    zeros: list[int] = []  # the place of the first zero in each panel that has one
+    in_places = int(min(space / (_IN_PLACES * of_column), max(_WIDE, -(-n // 8))))
+    if len(devices) > 1 or A.nbytes <= space or in_places < _NARROWEST_IN_PLACES:
+        return width, None
+    return in_places, Places(Sides(in_places, space), int(space / (of_column * in_places)) - THREADS - 1)
 
-    def moves_rows(first: int, last: int) -> bool:
-        return bool((ipiv[first:last] != np.arange(first + 1, last + 1)).any())
 
-    def exchange(panel: DevicePtr, first: int, last: int) -> None:
-        """Exchange row i with row ipiv[i] - 1, for i from `first` to before `last`; `panel` has all rows."""
-        if not moves_rows(first, last):
+class _LU(NamedTuple):
+    """The tasks of an LU factorization on panels of columns of a matrix in Fortran order."""
+
+    name: str
+    getrf: Callable[..., None]
+    m: int
+    size: int
+    ipiv: NDArray[np.int32]
+    zeros: list[int]  # the place of the first zero in each panel that has one
+
+    def tile(self, panel: Range, top: int = 0) -> Tile:
+        return Tile("A", top, self.m, *panel)
+
+    def task(self, own: Range, panels: list[Range], present: Range, after: Sequence[Range] = ()) -> Task:
+        """Return the task of a panel. present: the first panel that is read with all its rows.
+
+        after: panels that come first.
+        """
+        left = [panel for panel in panels if panel < own and panel[1] <= self.size]
+        steps = [self._update(panel, 0 if panel >= present else panel[0]) for panel in left]
+        if own[1] <= self.size:
+            steps.append(Step(self._factor(own)))
+        return Task(self.tile(own), steps, after=tuple(map(self.tile, {*left, *after})))
+
+    def moves_rows(self, first: int, last: int) -> bool:
+        return bool((self.ipiv[first:last] != np.arange(first + 1, last + 1)).any())
+
+    def _exchange(self, panel: DevicePtr, first: int, last: int, top: int = 0) -> None:
+        """Exchange row i with row ipiv[i] - 1, for i from `first` to before `last`; `panel` has all rows from `top`."""
+        if not self.moves_rows(first, last):
             return
-        with offload_args(In(ipiv[:last].copy()), device=panel.device) as (pivots,):  # others write later pivots
-            letter = letter_of(name, "A", panel)
-            vendor_of(name, panel).laswp(letter, panel.shape[1], panel, m, first + 1, last, pivots, 1)
+        with offload_args(Scratch(last - top, np.int32), device=panel.device) as (pivots,):
+            pivots[first - top :].assign(self.ipiv[first:last] - np.int32(top))  # laswp reads no earlier ones
+            letter, (height, width) = letter_of(self.name, "A", panel), panel.shape
+            vendor = vendor_of(self.name, panel)
+            vendor.laswp(letter, width, panel, height, first - top + 1, last - top, pivots, 1)
 
-    def update(left: Range) -> Callable[[DevicePtr, DevicePtr], None]:
-        def update_panel(panel: DevicePtr, factor: DevicePtr) -> None:
-            begin, end = left
-            exchange(panel, begin, end)
-            top = panel[begin:end]
-            trsm(1.0, factor[: end - begin], top, uplo="L", diag="U")
-            if end < m:
-                gemm(-1.0, factor[end - begin :], top, 1.0, panel[end:])
+    def _update(self, left: Range, top: int) -> Step:
+        """Return the step that updates a panel by one to its left, whose rows from `top` on are read."""
+        begin, end = left
 
-        return update_panel
+        def update(panel: DevicePtr, factor: DevicePtr) -> None:
+            self._exchange(panel, begin, end)
+            rows = panel[begin:end]
+            trsm(1.0, factor[begin - top : end - top], rows, uplo="L", diag="U")
+            if end < self.m:
+                gemm(-1.0, factor[end - top :], rows, 1.0, panel[end:])
 
-    def factor(own: Range) -> Callable[[DevicePtr], None]:
-        def factor_panel(panel: DevicePtr) -> None:
-            begin, end = own
+        return Step(update, (self.tile(left, top),))
+
+    def _factor(self, own: Range) -> Callable[[DevicePtr], None]:
+        begin, end = own
+
+        def factor(panel: DevicePtr) -> None:
             with offload_args(Scratch(end - begin, np.int32), device=panel.device) as (places,):
-                getrf(panel[begin:], places, singular="keep")
+                self.getrf(panel[begin:], places, singular="keep")
                 zero = first_zero(panel[begin:end])
-                ipiv[begin:end] = places.to_host() + begin
-            _need_rows(name, ipiv, m, begin, end)  # vendors do not check the rows that they exchange
+                self.ipiv[begin:end] = places.to_host() + begin
+            _need_rows(self.name, self.ipiv, self.m, begin, end)  # vendors do not check the rows that they exchange
             if zero:
-                zeros.append(begin + zero)
+                self.zeros.append(begin + zero)
 
-        return factor_panel
+        return factor
 
-    def last(own: Range) -> Callable[[DevicePtr], None]:
-        return lambda panel: exchange(panel, own[1], size)
-
-    tasks = []
-    for i, panel in enumerate(panels):
-        left = [other for other in panels if other < panel and other[1] <= size]
-        steps = [Step(update(other), (Tile("A", other[0], m, *other),)) for other in left]
-        after = tuple(Tile("A", 0, m, *other) for other in {*left, *panels[: max(i + 1 - at_once, 0)]})
-        if panel[1] <= size:
-            steps.append(Step(factor(panel)))
-        tasks.append(Task(Tile("A", 0, m, *panel), steps, after=after))
-    note = "A and ipiv are undefined"
-    compute(name, {"A": A}, tasks, devices, sides, note=note)
-    exchanges = [
-        Task(Tile("A", 0, m, *panel), [Step(last(panel))])
-        for panel in panels
-        if panel[1] < size and moves_rows(panel[1], size)
-    ]
-    compute(name, {"A": A}, exchanges, devices, sides, note=note)
-    return min(zeros, default=0)
+    def last(self, own: Range) -> Callable[[DevicePtr], None]:
+        """Return the step that exchanges the rows of a panel below its own as later panels require it."""
+        return lambda rows: self._exchange(rows, own[1], self.size, top=own[1])
 
 
 def _solve_factored(

@@ -44,8 +44,10 @@ def triangular(n: int, uplo: str) -> Matrix:
     return T if uplo == "U" else T.T.copy()
 
 
-# The most bytes that go up, in sizes of A; the tiles of the result, one after the other, need 11, 12, 6, 10 and 6.
-MOST = {"gemm": 8, "symm": 8, "syrk": 4, "syr2k": 7, "trsm": 5}
+# The most bytes that go up, in sizes of A; the tiles of the result, one after the other, need 11, 12, 6, 10, 6
+# and 6. With M elements of memory, any order of p products moves 2 p / sqrt(M) elements: 4 sizes of A for gemm, and
+# half of that for a triangle.
+MOST = {"gemm": 8, "symm": 8, "syrk": 4, "syr2k": 7, "trsm": 5, "trmm": 4}
 
 
 @pytest.mark.parametrize("name", MOST)
@@ -66,6 +68,10 @@ def test_operands_go_up_few_times(name: str) -> None:
         elif name == "syr2k":
             blas.syr2k(1.0, A, B, 0.0, C, devices=[device])
             assert np.array_equal(C[upper], (A @ B.T + B @ A.T)[upper])
+        elif name == "trmm":
+            X = B.copy()
+            blas.trmm(1.0, A, X, uplo="L", devices=[device])
+            assert np.array_equal(X, np.tril(A) @ B)
         else:
             T, X = triangular(N, "U"), B.copy()
             blas.trsm(1.0, T, X, devices=[device])
@@ -82,7 +88,9 @@ def test_triangles_of_every_kind(side: str, uplo: str, trans: str) -> None:
     blas.trsm(2.0, T, X, side=side, uplo=uplo, trans=trans, devices=[device])
     op = T if trans == "N" else T.T
     assert np.array_equal(op @ X if side == "L" else X @ op, 2 * B)
-    blas.trmm(2.0, T, Y, side=side, uplo=uplo, trans=trans, devices=[device])
+    with testing.counting(device) as moved:
+        blas.trmm(2.0, T, Y, side=side, uplo=uplo, trans=trans, devices=[device])
+    assert moved.bytes_up < 4.6 * B.nbytes and moved.bytes_down == B.nbytes
     assert np.array_equal(Y, 2 * (op @ B if side == "L" else B @ op))
     testing.sim_device()
 
@@ -116,6 +124,26 @@ def test_right_sides_that_are_newer_on_the_device_are_solved(columns: int, order
         lapack.posv(A.copy(), B, devices=[device])
     np.testing.assert_allclose(A @ B, np.ones((N, columns)), rtol=1e-12)
     testing.sim_device()
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("side", ["L", "R"])
+def test_after_a_failing_call_of_trmm_finished_tiles_are_named(side: str) -> None:
+    A, B, failed = whole(N, N), whole(N, N, seed=1), 0
+    expected = np.triu(A) @ B if side == "L" else B @ np.triu(A)
+    for k in (1, 30, 100, 250, 400, 700, 1000, 1500):
+        device: Device = testing.sim_device(capacity=CAPACITY)
+        X = B.copy()
+        testing.fail_call(device, k)
+        try:
+            blas.trmm(1.0, A, X, side=side, devices=[device])
+        except OffloadError as error:
+            failed += 1
+            done = finished(error, "blas.trmm", B=X)["B"]
+            assert np.array_equal(X[done], expected[done]) and np.array_equal(X[~done], B[~done])
+        finally:
+            testing.sim_device()
+    assert failed >= 4
 
 
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")

@@ -1,4 +1,4 @@
-"""Cholesky factors of triangles that are larger than a device, on which unfinished tiles stay."""
+"""Cholesky and LU factors of matrices that are larger than a device, on which unfinished tiles and panels stay."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from helpers.small_tiles import finished
 from offload_args import Device, lapack, testing
 from offload_args.blas import tiles
 from offload_args.errors import OffloadError
+from offload_args.lapack import streamed
 
 from .conftest import Matrices
 
@@ -30,6 +31,7 @@ def tiles_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "_UNIT", 1)
     monkeypatch.setattr(tiles, "_SMALLEST", 4)
     monkeypatch.setattr(tiles, "_LEAST_IN_PLACES", 128)
+    monkeypatch.setattr(streamed, "_NARROWEST_IN_PLACES", 1)
 
 
 def small(capacity: int = CAPACITY, **options: Any) -> Device:
@@ -71,6 +73,63 @@ def test_random_sizes_and_capacities(dtype: str) -> None:
         assert matrices.near(H @ B, right)
         assert np.array_equal(A[~triangle(n, uplo)], H[~triangle(n, uplo)])
     testing.sim_device()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_large_matrix_goes_up_few_times_for_its_panels(order: Any) -> None:
+    n = 256
+    original = Matrices("float64").general(n, n)
+    A, ipiv = np.array(original, order=order), np.empty(n, np.int32)
+    device = small(CAPACITY * 4)
+    with testing.counting(device) as moved:
+        lapack.getrf(A, ipiv, devices=[device])
+    factors, pivots = scipy.linalg.lu_factor(original if order == "F" else original.T)
+    assert np.array_equal(ipiv, pivots + 1) and np.allclose(A if order == "F" else A.T, factors)
+    # Panels that are computed alone need 7.0 and 1.94. With M elements of memory, any order of the n^3 / 3 products
+    # moves 2 n^3 / (3 sqrt(M)) elements, which is 1.3 matrices, both ways together.
+    assert moved.bytes_up < 3.8 * A.nbytes and moved.bytes_down < 1.6 * A.nbytes
+    testing.sim_device()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_random_shapes_and_capacities_of_panels(dtype: str) -> None:
+    matrices, random = Matrices(dtype), np.random.default_rng(7)
+    for _ in range(6):
+        m, n = (int(size) for size in random.integers(20, 200, 2))
+        order: Any = random.choice(["C", "F"])
+        original = matrices.general(m, n)
+        A, ipiv = np.array(original, order=order), np.empty(min(m, n), np.int32)
+        by_columns = order == "F"
+        nbytes = original.itemsize * (m if by_columns else n)  # of a column that the library sees
+        device = small(int(random.uniform(40, 120) * nbytes))
+        lapack.getrf(A, ipiv, devices=[device])
+        factors, pivots = scipy.linalg.lu_factor(original if by_columns else original.T)
+        assert np.array_equal(ipiv, pivots + 1)
+        assert matrices.near(A if by_columns else A.T, factors)
+    testing.sim_device()
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were() -> None:
+    matrices, failed = Matrices("float64"), 0
+    original, right = np.asfortranarray(matrices.general(N, N)), matrices.general(N)
+    for k in (1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200):
+        device = small(CAPACITY * 2)
+        A, x, ipiv = original.copy("F"), right.copy(), np.empty(N, np.int32)
+        testing.fail_call(device, k)
+        try:
+            lapack.gesv(A, ipiv, x, devices=[device])
+        except OffloadError as error:
+            failed += 1
+            assert np.array_equal(x, right)
+            assert {"lapack.gesv: A and ipiv are undefined", "lapack.gesv: A has its factors, B is as it was"} & {
+                *error.__notes__
+            }
+        else:
+            assert matrices.near(original @ x, right)
+        finally:
+            testing.sim_device()
+    assert failed >= 5
 
 
 def test_two_devices_finish_each_tile_at_once() -> None:
