@@ -35,6 +35,7 @@ __all__ = [
 #: {function: the end of the message about too many arguments}.
 _FORMS: Final = {
     "update": "; for several arrays, with update(x), update(y):",
+    "trace": '; its results are saved after it: with trace() as t, and then t.save("trace.json")',
     "offload_args.capture": "; name the pointers: region.capture(x=dx)",
     "Device": '; the number stands in the name, Device("cuda:0")',
 }
@@ -87,6 +88,10 @@ def _with_inner(name: str) -> tuple[Any, Any]:
 
 def of_package(name: str, names: Sequence[str]) -> str:
     """Return the remedy for a name that the package lacks, such as NumPy's zeros; `names` are the package's names."""
+    if name in ("lend", "region", "Region", "to_device", "device_put"):
+        return "; offload_args(x) lends arrays for a block: with offload_args(x) as (dx,)"
+    if name in ("cuda", "hip", "cpu", "gpu"):
+        return '; devices have names, such as offload_args(x, device="cuda:0") and device="host"'
     for module in ("linalg", "blas", "lapack", "kernels", "fft", "sparse"):
         if not name.startswith("_") and name in _public(module):
             return f"; {module}.{name} is one, by from offload_args import {module}"

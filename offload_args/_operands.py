@@ -255,7 +255,7 @@ def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Ma
 def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code: int, reason: str) -> None:
     """Check a vector without an increment: its dtype and size, and that its elements are contiguous."""
     need_pointer(function, operand, pointer)
-    need_dtype(function, operand, pointer, (code,), f" {reason}")
+    need_dtype(function, operand, pointer, (code,), f" {reason}" if "dtype" in reason else "")
     contiguous(function, operand, pointer, size, reason)
 
 

@@ -607,16 +607,23 @@ def load_ipython_extension(shell: Any) -> None:
     """Define %accelerate and %%accelerate; IPython calls this function for %load_ext offload_args."""
 
     def magic(line: str, cell: str | None = None) -> Report | None:
-        """%accelerate [device] starts, %accelerate off stops and shows the report, %%accelerate is for one cell."""
+        """%accelerate [device] starts, %accelerate report shows the report, and %accelerate off stops and shows it.
+
+        %%accelerate [device] is for one cell."""
+        device = line.strip()
+        words = () if cell is not None else ("off", "report")
+        if device and device not in words and not is_name(device):
+            needs = ", ".join((*words, "a device such as cuda:0, or nothing"))
+            raise ArgumentError(f"{'%' * (1 + (cell is not None))}accelerate: needs {needs}; got {shown(device)}")
         if cell is not None:
-            with accelerate(line.strip() or None) as here:
+            with accelerate(device or None) as here:
                 shell.run_cell(cell)
             return here.report
-        if line.strip() == "off":
+        if device == "off":
             return _stop_of_cells()
-        if line.strip() == "report":
+        if device == "report":
             return _of_cells[-1].report if _of_cells else None
-        started = accelerate(line.strip() or None)
+        started = accelerate(device or None)
         _stop_of_cells()
         _of_cells.append(started)
         return None

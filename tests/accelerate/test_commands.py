@@ -166,6 +166,10 @@ def test_a_cell_and_from_here_on(device: str) -> None:
     assert magic("report").calls == 1
     assert magic("off").calls == 1
     assert magic("off") is None
+    with pytest.raises(offload_args.ArgumentError, match=r"^%accelerate: needs off, report, a device .*; got 'of'$"):
+        magic("of")
+    with pytest.raises(offload_args.ArgumentError, match=r"^%%accelerate: needs a device .*; got 'off'$"):
+        magic("off", "pass")
 
 
 def test_loading_the_extension_again_ends_no_acceleration_and_unloading_it_does(device: str) -> None:

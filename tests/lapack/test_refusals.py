@@ -106,7 +106,7 @@ def test_operands_of_other_kinds_are_refused_by_name(device: str) -> None:
         for call, kind, text in (
             (lambda: functions.potrf(A), HostPointerError, r"^lapack\.potrf: A needs a DevicePtr, got numpy\.ndarray"),
             (lambda: functions.gesv(dA, None, db), HostPointerError, r"^lapack\.gesv: ipiv needs a DevicePtr"),
-            (lambda: functions.gesv(dA, dwhole, db), DTypeError, r"^lapack\.gesv: ipiv needs int32 .*got int64"),
+            (lambda: functions.gesv(dA, dwhole, db), DTypeError, r"^lapack\.gesv: ipiv needs int32, got int64"),
             (lambda: functions.posv(dA, dc), DTypeError, r"^lapack\.posv: B needs float64 as A has, got complex64"),
             (lambda: functions.syevd(dc, db), DTypeError, r"^lapack\.syevd: A needs float32 or float64.*heevd"),
             (lambda: functions.heevd(dc, db), DTypeError, r"^lapack\.heevd: w needs float32"),
