@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core, errors
 from ._core import _C_API as _C_API
@@ -129,6 +131,19 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+class _Package(ModuleType):
+    """The package as an object whose call names the remedy: its main class has the same name."""
+
+    def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
+        raise errors.ArgumentTypeError(
+            "offload_args: 'module' object is not callable; write from offload_args import offload_args, or "
+            "import offload_args as oa, and oa.offload_args(...)"
+        )
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 if any(name.startswith("OFFLOAD_ARGS_") for name in os.environ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import offload_args as package
@@ -40,6 +41,11 @@ for p in pointers: blas.scal(2.0, p)
     assert printed(code) == ""
     left = python(code + "\nwith offload_args(np.ones(2)): sys.exit(7)")
     assert (left.returncode, left.stderr) == (7, "")
+
+
+def test_a_call_of_the_package_names_its_class() -> None:
+    with pytest.raises(TypeError, match="'module' object is not callable; write from offload_args import offload_args"):
+        package(np.ones(3))
 
 
 def test_a_name_that_the_package_lacks_is_told_where_it_is() -> None:
