@@ -34,8 +34,10 @@ _ON_DEVICE: Final = {
         "zeros_like empty_like ones_like full_like".split(),
         "Scratch(x.shape, x.dtype) among the region's arguments, and fill(value)",
     ),
-    **dict.fromkeys("copy copyto".split(), "copy_from(dx) of a Scratch"),
-    **dict.fromkeys("reshape ravel".split(), "dx.reshape(...)"),
+    "copy": "copy_from(dx) of a Scratch",
+    "copyto": "dx.copy_from(dy), dx.assign(values) or dx.fill(value)",
+    **{name: f"dx.{name}" for name in ("shape", "ndim", "size")},
+    **dict.fromkeys("reshape ravel squeeze expand_dims atleast_1d atleast_2d".split(), "dx.reshape(...)"),
     **dict.fromkeys("transpose swapaxes matrix_transpose".split(), "dA.T"),
     **dict.fromkeys(
         "concatenate stack vstack hstack append".split(), "copy_from into slices of a Scratch, such as dw[:n]"

@@ -179,7 +179,7 @@ class Scratch:
         self.dtype = as_dtype("Scratch", dtype, shape)
         if code_of(self.dtype) < 0:
             raise DTypeError(
-                f"Scratch: dtype needs to be a dtype that devices can hold, got {self.dtype!r}{_advice(self.dtype)}"
+                f"Scratch: dtype needs a dtype of numbers, such as np.float64, which devices can hold; got {self.dtype}"
             )
         extents = shape if isinstance(shape, (tuple, list)) else (shape,)
         try:

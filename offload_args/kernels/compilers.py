@@ -97,8 +97,15 @@ def include() -> str:
 _CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockDim|hipLaunchKernelGGL)\b")
 
 
-def _advice(source: str) -> str:
-    """Return advice if a source is compiled for the CPU but written for GPUs only; otherwise ""."""
+def _advice(source: str, log: str) -> str:
+    """Return advice if the CPU's compiler refuses a source for a usual reason; otherwise ""."""
+    if re.search(r"\bOA_(BLOCK_)?KERNEL\b", source) and "offload_args/kernel.h" not in source:
+        return "The source has OA_KERNEL, and no #include <offload_args/kernel.h>, which declares it\n"
+    if re.search(r"operator\[\].*oa::(Out|InOut)<", log):
+        return (
+            "An output gives each thread its own elements, and takes no number as its index: write "
+            "for (auto element : y.mine(oa::Linear1D(n), here)) *element = x[element.index()];\n"
+        )
     match = _CUDA_C.search(source)
     if match is None:
         return ""
@@ -165,7 +172,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
         log = done.stderr.decode(errors="replace")
         if done.returncode or not os.path.exists(library):
             end = "it wrote no output" if not done.returncode else f"it ended with status {done.returncode}"
-            raise _refusal(program.name, command[0], _advice(program.source) + (log.strip() or end))
+            raise _refusal(program.name, command[0], _advice(program.source, log) + (log.strip() or end))
         files = None
         if os.path.exists(rule):
             files = listed_by(command, options, program.source, Path(rule).read_text(errors="surrogateescape"))

@@ -455,6 +455,25 @@ def test_a_kernel_that_is_called_outside_of_regions_says_to_use_offload(device: 
         compiled("twice", device)(ramp(N), N)
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("OA_KERNEL(f, oa::Out<float> y, int n) {}", r"no #include <offload_args/kernel\.h>, which declares it"),
+        (
+            "#include <offload_args/kernel.h>\nOA_KERNEL(f, oa::Out<float> y, int n) { y[here.index()] = 1; }",
+            r"takes no number as its index: write for \(auto element : y\.mine\(oa::Linear1D\(n\), here\)\)",
+        ),
+        (
+            "#include <offload_args/kernel.h>\nOA_KERNEL(f, oa::InOut<float> y, int n) { y[0] += 1; }",
+            r"takes no number as its index",
+        ),
+    ],
+)
+def test_a_first_kernel_with_a_usual_mistake_says_what_to_write(source: str, words: str) -> None:
+    with pytest.raises(errors.ModuleError, match=words):
+        Kernel.compile(source, "f", [InOut[np.float32], np.int32])
+
+
 def test_cuda_c_for_the_host_says_how_to_write_it() -> None:
     source = 'extern "C" __global__ void twice(float *x, int n) { x[threadIdx.x] *= 2; }'
     with pytest.raises(errors.ModuleError, match="CUDA C or HIP .*begin the kernel with OA_KERNEL of <offload_args/"):

@@ -107,6 +107,19 @@ def test_the_refusal_of_a_sequence_names_the_part_of_it_that_pointers_have() -> 
         assert list(dx[::-1].to_host()) == [*ramp(3)[::-1]]
 
 
+def test_the_refusal_of_a_function_of_numpy_names_the_attribute_or_the_method() -> None:
+    with offload_args(ramp(3), device="host") as (dx,):
+        for wrong, words in (
+            (lambda: np.shape(dx), r"np\.shape runs on the host; use dx\.shape, or"),
+            (lambda: np.ndim(dx), r"use dx\.ndim, or"),
+            (lambda: np.size(dx), r"use dx\.size, or"),
+            (lambda: np.squeeze(dx), r"use dx\.reshape\(\.\.\.\), or"),
+            (lambda: np.copyto(dx, 1), r"use dx\.copy_from\(dy\), dx\.assign\(values\) or dx\.fill\(value\), or"),
+        ):
+            with pytest.raises(HostAccessError, match=words):
+                wrong()
+
+
 def test_the_refusal_of_an_array_method_names_the_remedy() -> None:
     with offload_args(ramp(3), device="host") as (dx,):
         meant = {
