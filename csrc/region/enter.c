@@ -239,8 +239,8 @@ static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
   if (overlaps.another || lent->low < here->at.low || lent->high > here->at.high)
     return oa_fail(
         OA_ERROR_PRESENT,
-        "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
-        "the outer region, and slice its pointer",
+        "oa_region_enter: %s reaches beyond %s of another region, which holds a part of it; lend the larger array in "
+        "that region, and slice its pointer",
         lent->name, here->views[0].name);
   int attached = 0;
   while (attached < region->mapping_count && region->mappings[attached] != here) attached++;

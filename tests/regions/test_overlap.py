@@ -155,8 +155,8 @@ def test_columns_that_share_one_are_refused_in_any_order(device: str, order: tup
     first, other = ((A[:, :3], A[:, 2:])[i] for i in order)
     with offload_args(first, device=device):
         region = offload_args(other, device=device)
-        with pytest.raises(PresentError, match="reaches beyond argument 1, which is present"):
+        with pytest.raises(PresentError, match="reaches beyond argument 1 of another region, which holds"):
             region.open()
         both = offload_args(A, device=device)
-        with pytest.raises(PresentError, match="reaches beyond argument 1, which is present"):
+        with pytest.raises(PresentError, match="reaches beyond argument 1 of another region, which holds"):
             both.open()
