@@ -172,7 +172,7 @@ class ForkedError(OffloadError, RuntimeError):
 
 
 class GuardError(OffloadError, RuntimeError):
-    """A read or write of a guarded array by the host, while the device is newer."""
+    """A write of a guarded array by the host while the device has its bytes, or a read while the device is newer."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(arguments or (_core.take_touch(),)))  # Python passes no arguments

@@ -191,9 +191,9 @@ class offload_args(_core.Region["_Pointers_co"]):
     results down.
     resident: whether the arrays become resident, as by Device.keep: their device memory is kept at the end of the
     block. When such an array is lent again, only the pages that the host has written since then are sent.
-    guard: whether the arrays are guarded. If the host reads or writes whole pages of a guarded array while the device
-    is newer, a GuardError is raised, at the next call or iteration of a loop. A write through an older view is not
-    detected while the device has only read the array. OFFLOAD_ARGS_GUARD=1 guards the arrays of all regions.
+    guard: whether the arrays are guarded. If the host writes whole pages of a guarded array while the device has its
+    bytes, or reads them while the device is newer, a GuardError is raised, at the next call or iteration of a loop.
+    OFFLOAD_ARGS_GUARD=1 guards the arrays of all regions.
 
     Without a block, for example in the cells of a notebook, open() enters the region and returns the tuple, and close()
     leaves the region. discard() leaves it, too, and discards the results, as a block that raises an exception does.

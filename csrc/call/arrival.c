@@ -217,7 +217,7 @@ static void note_arrival(const arrival *a) {
     oa_group_note_arrival(a->mapping, group, a->rest);
     return;
   }
-  if (a->rest && !a->host_writes && a->mapping->guard) oa_guard_arm(a->mapping, group);
+  if (!a->host_writes && a->mapping->guard) oa_guard_arm(a->mapping, group, group->dirty);
   group->valid = !again;
   group->lapsed = again && !a->rest;
   if (!again) oa_group_forget_parts(group);

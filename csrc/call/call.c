@@ -524,7 +524,7 @@ static inline int note_use(oa_mapping *mapping, oa_stream *stream, bool writes) 
 /* Guards the array that a call writes, unless the host may write it in an update. */
 static __attribute__((cold, noinline)) void guard(const oa_slot *slot) {
   const oa_present *at = &slot->mapping->at;
-  if (!oa_host_writes(at->low, at->high)) oa_guard_arm(slot->mapping, slot->group);
+  if (!oa_host_writes(at->low, at->high)) oa_guard_arm(slot->mapping, slot->group, true);
 }
 
 /* Marks an operand of a captured call as escaped: the graph may run at any time, so leaving waits for the device. */

@@ -284,7 +284,7 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   mapping->waited = false;
   slot->group->escaped |= slot->writes;
   if (slot->writes && mapping->guard && !oa_host_writes(mapping->at.low, mapping->at.high))
-    oa_guard_arm(mapping, slot->group);
+    oa_guard_arm(mapping, slot->group, true);
   *address = mapping->address + (uint64_t)slot->offset;
   oa_unlock();
   status = oa_end(&call, 0);

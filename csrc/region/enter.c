@@ -591,7 +591,8 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   for (int i = 0; i < count && !status && (options->guard || oa_guard_everywhere()); i++)
     if (lent[i].mapping)
       status = oa_guard_begin(lent[i].mapping, lent[i].view,
-                              options->names ? options->names[lent[i].array - lent[0].array] : NULL, options->place);
+                              options->names ? options->names[lent[i].array - lent[0].array] : NULL, options->place,
+                              lent[i].array->flags & OA_READ_ONLY);
   return status ? status : make_slots(region, lent, count);
 }
 

@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The states of a zone's pages: usable; some can't be touched; a thread makes them usable; a thread is about to close
- * them. */
+/* The states of a zone's pages: usable; some can't be written, or touched at all; a thread makes them usable; a thread
+ * is about to close them. */
 enum { OPEN, ARMED, OPENING, ARMING };
 
 /* The array and the place at which it was lent, for messages. */
@@ -29,7 +29,8 @@ typedef struct {
 typedef struct zone {
   _Atomic uintptr_t low, high; /* 0: the zone is free */
   atomic_int state;
-  bool cut; /* an update made some of the pages usable; the core's lock guards this field */
+  bool cut;          /* an update made some of the pages usable; the core's lock guards this field */
+  atomic_bool newer; /* the device has newer bytes: armed pages can't be read */
   lent lent;
   struct zone *next;    /* in the list of all zones */
   struct zone *sibling; /* next zone of the same mapping, or in the list of free zones */
@@ -40,7 +41,10 @@ struct oa_guard {
   zone *zones;
   unsigned long thread;
   char place[128];
-  char names[][24]; /* a name for each view; "": the name in the view */
+  struct {
+    char name[24]; /* "": the name in the view */
+    bool writable; /* the host could write the pages before */
+  } views[];
 };
 
 /* The most guarded lines of an array: each guarded line cuts a memory mapping of the process in three. */
@@ -95,22 +99,23 @@ static void open_pages(zone *s) {
     if (begin_opening(s)) finish_opening(s);
 }
 
-/* Closes the pages. A late handler of an earlier fault must not open them in between. */
-static void close_pages(zone *s) {
+/* Closes the pages, to writes only unless `newer`. A late handler of an earlier fault must not open them meanwhile. */
+static void close_pages(zone *s, bool newer) {
   int state = atomic_load(&s->state);
   do {
-    if (state == ARMED && !s->cut) return;
+    if (state == ARMED && !s->cut && atomic_load(&s->newer) == newer) return;
     if (state == OPENING) {
       sched_yield();
       state = atomic_load(&s->state);
     }
   } while (state == OPENING || !atomic_compare_exchange_strong(&s->state, &state, ARMING));
   s->cut = false;
-  const bool closed = protect(s, PROT_NONE) == 0;
+  const bool closed = protect(s, newer ? PROT_NONE : PROT_READ) == 0;
   if (!closed) {
     protect(s, PROT_READ | PROT_WRITE);
     atomic_fetch_add(&changes, 1);
   }
+  atomic_store(&s->newer, newer);
   atomic_store(&s->state, closed ? ARMED : OPEN);
 }
 
@@ -119,17 +124,19 @@ static void write_text(const char *text) {
 }
 
 /* Reports a touch to the program. Returns whether the program goes on. */
-static bool report(const lent *s, uintptr_t address) {
+static bool report(const lent *s, uintptr_t address, bool newer) {
   const oa_guard_report function = atomic_load(&reporter);
-  const oa_guard_touch touch = {sizeof touch, s->array, s->place, s->device, (void *)address, s->thread};
+  const oa_guard_touch touch = {sizeof touch, s->array, s->place, s->device, (void *)address, s->thread, newer};
   if (function && function(&touch)) return true;
-  const char *const text[] = {"offload_args: the host reads or writes ",
+  const char *const text[] = {newer ? "offload_args: the host reads or writes " : "offload_args: the host writes ",
                               s->array,
                               ", which is lent to ",
                               s->device,
                               s->place[0] ? " at " : "",
                               s->place,
-                              " and newer there: read it after the region, or after oa_update_from\n"};
+                              newer ? " and newer there: read it after the region, or after oa_update_from\n"
+                                    : ", and the device keeps its old bytes: write it after the region, or between "
+                                      "oa_update_begin and oa_update_end\n"};
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) write_text(text[i]);
   return false;
 }
@@ -180,12 +187,14 @@ static void on_fault(int number, siginfo_t *info, void *context) {
       return;
     }
     const lent lent = s->lent; /* once the pages are open, the region may end and another array use the zone */
+    const bool newer = atomic_load(&s->newer);
     finish_opening(s);
-    if (report(&lent, address)) {
+    if (report(&lent, address, newer)) {
       errno = error;
       return;
     }
-    mprotect((void *)low, size, PROT_NONE); /* the pages are closed again, so that the program ends at the touch */
+    /* The pages are closed again, so that the program ends at the touch. */
+    mprotect((void *)low, size, newer ? PROT_NONE : PROT_READ);
     pass_on(number, info, context);
     return;
   }
@@ -218,19 +227,21 @@ static bool take_faults(void) {
   return sigaction(SIGSEGV, &handler, NULL) == 0;
 }
 
-int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place) {
+int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place, bool is_read_only) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start);
   if (mapping->kind != OA_MAPS_HOST || mapping->special & OA_IS_COHERENT) return OA_OK;
   oa_guard *guard = mapping->guard;
   if (!guard) {
-    guard = calloc(1, sizeof *guard + (size_t)mapping->view_count * sizeof guard->names[0]);
+    guard = calloc(1, sizeof *guard + (size_t)mapping->view_count * sizeof guard->views[0]);
     if (!guard) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory to guard an array");
     guard->thread = (unsigned long)pthread_self();
     snprintf(guard->place, sizeof guard->place, "%s", place ? place : "");
     mapping->guard = guard;
   }
-  if (name && !guard->names[view][0]) snprintf(guard->names[view], sizeof guard->names[view], "%s", name);
+  char *const own = guard->views[view].name;
+  if (name && !own[0]) snprintf(own, sizeof guard->views[view].name, "%s", name);
+  guard->views[view].writable |= !is_read_only;
   return OA_OK;
 }
 
@@ -242,7 +253,7 @@ static zone *zone_from(oa_guard *guard, uintptr_t low) {
 
 /* Returns a zone for whole pages of a view; NULL if there is no memory for it. */
 static zone *zone_new(oa_mapping *mapping, int view, uintptr_t low, uintptr_t high) {
-  const char *name = mapping->guard->names[view];
+  const char *name = mapping->guard->views[view].name;
   zone *s = idle;
   if (s) {
     idle = s->sibling;
@@ -263,28 +274,36 @@ static zone *zone_new(oa_mapping *mapping, int view, uintptr_t low, uintptr_t hi
 }
 
 /* Arms the whole pages of [low, high), all of whose bytes belong to a view. */
-static void arm_pages(oa_mapping *mapping, int view, uintptr_t low, uintptr_t high) {
+static void arm_pages(oa_mapping *mapping, int view, uintptr_t low, uintptr_t high, bool newer) {
   low = (low + page - 1) / page * page;
   high = high / page * page;
   if (low >= high) return;
   zone *s = zone_from(mapping->guard, low);
   if (s && atomic_load(&s->high) != high) return; /* a zone of another view begins at this page; one zone is enough */
   if (!s && !(s = zone_new(mapping, view, low, high))) return;
-  close_pages(s);
+  close_pages(s, newer);
 }
 
-void oa_guard_arm(oa_mapping *mapping, const oa_group *group) {
+void oa_guard_arm(oa_mapping *mapping, const oa_group *group, bool newer) {
   if (!take_faults()) return;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
     if (&mapping->groups[view->group] != group || (group->cover >= 0 && group->cover != i)) continue;
+    if (!newer && !mapping->guard->views[i].writable) continue;
     oa_lines lines;
     if (!oa_view_lines_on_host(mapping, view, &lines)) continue;
     lines = oa_lines_simplest(lines);
     for (int64_t line = 0; line < lines.count && line < MOST_LINES && lines.width >= (int64_t)page; line++) {
       const uintptr_t low = mapping->at.low + (uintptr_t)(lines.start + line * lines.pitch);
-      arm_pages(mapping, i, low, low + (uintptr_t)lines.width);
+      arm_pages(mapping, i, low, low + (uintptr_t)lines.width, newer);
     }
+  }
+}
+
+void oa_guard_arm_equal(oa_mapping *mapping) {
+  for (int i = 0; mapping->guard && i < mapping->group_count; i++) {
+    const oa_group *group = &mapping->groups[i];
+    if (group->valid && !group->dirty && !group->invalid) oa_guard_arm(mapping, group, false);
   }
 }
 

@@ -720,6 +720,11 @@ static int begin_writing(const plan *p, oa_writing **handle) {
   return OA_OK;
 }
 
+/* Guards the mapping's equal groups again, unless an update lets the host write some of the mapping. */
+static void guard_equal(oa_mapping *mapping) {
+  if (!oa_host_writes(mapping->at.low, mapping->at.high)) oa_guard_arm_equal(mapping);
+}
+
 /* Makes an update. handle: for the purpose BEGIN, becomes the handle of the writing. */
 static int update(const oa_array *array, int device, enum purpose purpose, oa_writing **handle) {
   static const char *const function = "update";
@@ -742,6 +747,7 @@ static int update(const oa_array *array, int device, enum purpose purpose, oa_wr
     if (purpose == TO) follow_host(&p);
     if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
     if (purpose == BEGIN && !(status = wait_for_coherent(&p))) status = begin_writing(&p, handle);
+    for (int i = 0; i < p.holder_count && p.from && !status; i++) guard_equal(p.holders[i].mapping);
     yield_holders(&p);
     if (status) oa_fail_in(status, "%s: %s", function, lent.name);
   }
@@ -780,6 +786,12 @@ static int note_unsent(oa_present *element, void *data) {
   return 0;
 }
 
+static int guard_again(oa_present *element, void *ended) {
+  (void)ended;
+  guard_equal((oa_mapping *)element);
+  return 0;
+}
+
 int oa_update_end(oa_writing *handle) {
   if (!handle || atomic_load(&oa_forked)) return OA_OK;
   int status = OA_OK;
@@ -789,6 +801,7 @@ int oa_update_end(oa_writing *handle) {
   if (ended) {
     oa_present_remove(&writings, &ended->at);
     if (!ended->sent) oa_present_visit(&oa_table, ended->at.low, ended->at.high, note_unsent, ended);
+    oa_present_visit(&oa_table, ended->at.low, ended->at.high, guard_again, NULL);
     oa_slot_free(slot);
   }
   oa_unlock();

@@ -19,7 +19,7 @@ static char text[256];
 
 static int report(const oa_guard_touch *touch) {
   touches++;
-  snprintf(text, sizeof text, "%s at %s on %s", touch->array, touch->place, touch->device);
+  snprintf(text, sizeof text, "%s at %s on %s, newer %d", touch->array, touch->place, touch->device, touch->newer);
   return 1;
 }
 
@@ -71,6 +71,31 @@ static void a_touch_is_reported_once_and_the_program_goes_on(void) {
   CHECK_OK(fill(array.handle, 6));
   leave(region);
   CHECK(host[N / 2] == 6 && touches == 2);
+  check_empty();
+}
+
+static void do_nothing(void *unused) { (void)unused; }
+
+static int read_on_the_device(const oa_any *pointer) {
+  oa_operand operand = {.name = "x", .pointer = pointer, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(N)};
+  oa_call call = {.function = "test.read", .operands = &operand, .count = 1};
+  const int status = oa_begin(&call);
+  return status ? status : oa_submit(&call, do_nothing, NULL, 0);
+}
+
+static void a_write_is_reported_while_the_device_only_reads(void) {
+  oa_array array;
+  oa_region *region = lend(&array);
+  volatile float *host = x;
+  const int before = touches;
+  host[N / 2] = 8; /* the device has no bytes yet */
+  CHECK_OK(read_on_the_device(array.handle));
+  CHECK(host[N / 2] == 8 && touches == before);
+  host[N / 2] = 9;
+  CHECK(touches == before + 1 && strstr(text, "newer 0"));
+  host[N / 2] = 8;
+  CHECK(touches == before + 1);
+  leave(region);
   check_empty();
 }
 
@@ -132,6 +157,7 @@ int main(void) {
   CHECK_OK(oa_device_open("sim", &device));
   CHECK_OK(oa_guard_set_report(report));
   a_touch_is_reported_once_and_the_program_goes_on();
+  a_write_is_reported_while_the_device_only_reads();
   a_report_names_the_array_that_was_touched_when_its_region_has_ended();
   free(x);
   return failures();

@@ -27,11 +27,14 @@ static int note(unsigned long thread, int waits, const oa_guard_touch *touch) {
     touched[place].thread = thread;
     touched[place].waits = waits;
     atomic_fetch_add(&used, 1);
-    snprintf(touched[place].text, sizeof touched[place].text,
-             "the host read or wrote %s, which is lent at %s to %s and may be newer there: its bytes on the host are "
-             "old. Read it after the region, by `update(x)`, or by `to_host()` of its pointer; write it within `with "
-             "update(x):`",
-             touch->array, touch->place, touch->device);
+    const char *const text =
+        touch->newer
+            ? "the host read or wrote %s, which is lent at %s to %s and may be newer there: its bytes on the host "
+              "are old. Read it after the region, by `update(x)`, or by `to_host()` of its pointer; write it "
+              "within `with update(x):`"
+            : "the host wrote %s, which is lent at %s to %s: calls there use the bytes from before, and the end "
+              "of the region may overwrite the new ones. Write it after the region, or within `with update(x):`";
+    snprintf(touched[place].text, sizeof touched[place].text, text, touch->array, touch->place, touch->device);
   }
   pthread_mutex_unlock(&mutex);
   return place >= 0;

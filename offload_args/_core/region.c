@@ -655,9 +655,11 @@ int region_leave(Region *self, PyObject *body) {
   if (body != NULL && warnings > 0) add_text(body, oa_last_warning());
   if (body != NULL) note_remedy(self, body);
   if (body != NULL && OA_UNLIKELY(self->guard || oa_guard_is_default()) && is_bad_address(body))
-    add_text(body,
-             "the region guards its arrays (guard=True), and a system call can't read or write one that is newer on "
-             "the device: if it was given one, use its pointer's to_host(), or call it after update(x) or the region");
+    add_text(
+        body,
+        "the region guards its arrays (guard=True), and a system call can't read one that is newer on the device, or "
+        "write one that the device has: if it was given one, use its pointer's to_host(), or call it after update(x) "
+        "or the region");
   if (status == OA_OK && !PyErr_Occurred() && raise_touch() < 0) {
     if (body == NULL) return -1;
     add_note(body);

@@ -93,7 +93,7 @@ def test_a_system_call_that_gets_a_guarded_array_says_why(name: str, device: str
         with pytest.raises(OSError) as raised, offload_args(x, device=device, guard=True) as (dx,):
             blas.scal(2.0, dx)
             SYSTEM_CALLS[name](x, file)
-        assert any("a system call can't read or write one that is newer" in note for note in raised.value.__notes__)
+        assert any("a system call can't read one that is newer" in note for note in raised.value.__notes__)
         with pytest.raises(FileNotFoundError) as other, offload_args(x, device=device, guard=True) as (dx,):
             blas.scal(2.0, dx)
             os.stat(tmp_path / "none")
@@ -126,6 +126,60 @@ def test_what_the_device_does_not_have_newer_may_be_read(device: str) -> None:
         blas.scal(2.0, dx)
         assert dx.to_host().sum() == 14 * N
     assert x.sum() == 14 * N and y.sum() == N
+
+
+@pytest.mark.parametrize("direction", [In, lambda x: x], ids=["In", "plain"])
+def test_a_write_through_an_older_view_is_an_exception_while_the_device_only_reads(
+    direction: Callable[[Array], Any], device: str
+) -> None:
+    """T69."""
+    x, y = ones(), ones()
+    lent = direction(x)
+    at = sys._getframe().f_lineno + 2
+    with pytest.raises(GuardError) as raised:
+        with offload_args(lent, y, device=device, guard=True) as (dx, dy):
+            writeable(x)[:] = 1  # the device has no bytes of it yet
+            blas.copy(dx, dy)
+            assert x.sum() == N
+            writeable(x)[N // 2] = 5
+            settle()
+    text = str(raised.value)
+    assert f"the host wrote lent, which is lent at tests/regions/test_guard.py:{at} to {device}" in text
+    assert "with update(x):" in text
+    x += 1  # the array is an ordinary array again
+
+
+def test_a_write_after_an_update_is_an_exception(device: str) -> None:
+    x, y = ones(), ones()
+    with offload_args(x, y, device=device, guard=True) as (dx, dy):
+        blas.scal(2.0, dx)
+        update(x)
+        with pytest.raises(GuardError, match="the host wrote x"):
+            writeable(x)[N // 2] = 5
+            settle()
+        with update(x) as written:
+            written[...] = 7
+        with pytest.raises(GuardError, match="the host wrote x"):
+            writeable(x)[N // 3] = 6
+            settle()
+        blas.copy(dx, dy)
+        assert dy.to_host().sum() == 7 * N
+
+
+def test_a_file_that_can_only_be_read_stays_so(device: str, tmp_path: Path) -> None:
+    ones().tofile(tmp_path / "x")
+    x, y = np.memmap(tmp_path / "x", np.float32, mode="r"), ones()
+
+    def rights() -> list[str]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return [line.split()[1] for line in lines if line.endswith(str(tmp_path / "x"))]
+
+    before = rights()
+    with offload_args(In(x), y, device=device, guard=True) as (dx, dy):
+        blas.scal(3.0, dy)
+        blas.axpy(1.0, dx, dy)
+        assert x.sum() == N and rights() == before
+    assert y.sum() == 4 * N and rights() == before
 
 
 def test_pages_that_an_array_shares_stay_readable(device: str) -> None:

@@ -171,8 +171,8 @@ def test_of_huge_pages_only_the_written_one_is_sent(device: str, tracked: None) 
 
 
 def test_a_write_while_it_is_lent_is_sent_with_the_next_region(device: str) -> None:
-    x = ramp()
-    view = x[10:20]
+    x = ramp(N + 10)
+    view = x[N:]  # a guard of all arrays leaves this page, which x does not fill
     with offload_args(In(x), device=device, resident=True) as (dx,):
         blas.asum(dx)
         view[:] = -1  # a view made earlier is not locked

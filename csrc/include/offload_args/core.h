@@ -143,8 +143,9 @@ typedef struct oa_region_options {
   int has_wait_stream; /* 1: wait_stream is set */
   /* 1 if one call uses each array: small arrays then need no copy if the device can use pinned host memory directly */
   int single_use;
-  /* 1: guards the arrays, as OFFLOAD_ARGS_GUARD=1 does in all regions. While a device is newer, whole pages of the
-   * arrays can't be touched on the host: reading or writing them is a fault, which oa_guard_set_report handles */
+  /* 1: guards the arrays, as OFFLOAD_ARGS_GUARD=1 does in all regions. While a device has the bytes, whole pages of
+   * the arrays can't be written on the host, and while it is newer, they can't be read: such a touch is a fault, which
+   * oa_guard_set_report handles */
   int guard;
   const char *place;        /* for oa_guard_report: the line that enters the region; NULL: not known */
   const char *const *names; /* for oa_guard_report: a name for each array; NULL: the array's name in messages */
@@ -298,6 +299,7 @@ typedef struct oa_guard_touch {
   const char *array, *place, *device; /* texts; `place` is "" if the place is not known */
   const void *address;                /* the address that was read or written */
   uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
+  int newer; /* 1: the device has newer bytes; 0: the device has the array's bytes, and the host wrote others */
 } oa_guard_touch;
 /* The core calls this function in a signal handler, on the thread that touched the array. Before this call, the core
  * makes the array's pages usable. The function returns 1 if the program shall go on. If it returns 0, the array's name
