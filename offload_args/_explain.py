@@ -181,11 +181,13 @@ def refuse_type(function: str, name: str, value: object) -> NoReturn:
     fail(ArgumentTypeError, "a constant of the library, or a dtype that one of them stands for")
 
 
-def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise the TypeError of a Python function with this signature for these arguments.
+def misfit(name: str, doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise the TypeError of a Python function with this signature for these arguments, with the remedy.
 
-    doc: begins with the signature, such as "sgemv(trans, m, n)".
+    name: the function's name in programs. doc: begins with the signature, such as "sgemv(trans, m, n)".
     """
+    from ._advice import written_as  # here, because it imports this module's users
+
     signature, _, _ = doc.partition("\n--")
     namespace: dict[str, Any] = {}
     exec(f"def {signature}: pass", namespace)  # the signature is text of this package; the call below raises the error
@@ -196,7 +198,8 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
         names = stub.__code__.co_varnames
         wrong = next((keyword for keyword in keywords if keyword not in names), "")
         near = nearest(wrong, [name for name in names if name not in keywords]) if wrong in str(error) else ""
-        raise TypeError(f"{error}{near}") from None
+        text = str(error).removeprefix(stub.__name__).partition(". Did you mean")[0]
+        raise ArgumentTypeError(f"{name}{text}{near}; {written_as(stub, name=name)}") from None
 
 
 def handle_address(function: str, handle: object) -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "letter_of",
     "matrix",
     "misfit",
+    "need_bool",
     "need_dense",
     "need_dimensions",
     "need_dtype",
@@ -126,6 +127,12 @@ def need_whole(function: str, argument: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise ArgumentTypeError(f"{function}: {argument} needs a whole number, got {shown(value)}") from None
+
+
+def need_bool(function: str, argument: str, value: object) -> None:
+    """Raise ArgumentTypeError for an object that is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"{function}: {argument} needs True or False, got {shown(value)}")
 
 
 def need_path(function: str, argument: str, path: object) -> str:

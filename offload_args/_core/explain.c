@@ -98,8 +98,9 @@ int function_misfit(const Function *function, PyObject *const *values, Py_ssize_
     Py_XDECREF(positional);
     return -1;
   }
-  PyObject *none = call_in_module("offload_args._explain", "misfit",
-                                  Py_BuildValue("(sNN)", function->routine->doc, positional, keywords));
+  PyObject *none = call_in_module(
+      "offload_args._explain", "misfit",
+      Py_BuildValue("(ssNN)", function->routine->function, function->routine->doc, positional, keywords));
   if (none != NULL) PyErr_Format(PyExc_TypeError, "%s: arguments do not fit", function->routine->function);
   Py_XDECREF(none);
   return -1;

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     #: Writes the result of a call. It takes the kernels, the matrix, the operand and the result.
     Work: TypeAlias = Callable[[Kernels | OnGPU, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
 
-__all__ = ["factor", "need_bool", "need_number", "need_operand", "run"]
+__all__ = ["factor", "need_number", "need_operand", "run"]
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 _BASE: Final = 1 << 40  # an address for places, which NumPy takes if it is not 0
@@ -156,12 +156,6 @@ def need_number(function: str, name: str, value: Any) -> complex:
         return complex(value)
     except OverflowError:
         raise ArgumentError(f"{function}: {name} needs a number that float64 can have, got {shown(value)}") from None
-
-
-def need_bool(function: str, name: str, value: Any) -> None:
-    """Raise ArgumentTypeError unless a value is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(f"{function}: {name} needs True or False, got {shown(value)}")
 
 
 def factor(function: str, name: str, value: complex, dtype: np.dtype[Any]) -> complex:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from .._operands import need_bool
 from .._signatures import telling
-from ._call import need_bool
 from .matrix import LentMatrix, lent
 from .products import matmul
 

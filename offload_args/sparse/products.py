@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._names import rename
-from .._operands import need_option
+from .._operands import need_bool, need_option
 from .._signatures import telling
 from ..devices import Device, as_device
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, HostPointerError, OffloadError
 from ..linalg._call import Call
-from ._call import factor, need_bool, need_number, need_operand, run
+from ._call import factor, need_number, need_operand, run
 from ._checks import arrays_of, cast, check_indices, is_sparse
 from ._library import kernels_of
 from .matrix import LentMatrix, lent

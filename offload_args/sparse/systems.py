@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._operands import need_option
+from .._operands import need_bool, need_option
 from .._signatures import telling
 from ..errors import ArgumentError
-from ._call import need_bool, need_operand, run
+from ._call import need_operand, run
 
 if TYPE_CHECKING:
     from ..devices import Device

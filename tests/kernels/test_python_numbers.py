@@ -701,6 +701,12 @@ def test_a_member_of_an_int_enum_is_the_integer_that_numpy_takes_it_for(device: 
     assert b.tolist() == [12, 12, 12, 33, 43]
 
 
+@pytest.mark.parametrize("option", ["fma", "debug"])
+def test_an_option_of_a_kernel_is_true_or_false(option: str) -> None:
+    with pytest.raises(errors.ArgumentTypeError, match=rf"kernel: {option} needs True or False, got 'no'"):
+        kernel(**{option: "no"})
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_kernel_with_fma_rounds_a_product_and_a_sum_once(dtype: Any, device: str) -> None:
     def add(a: np.float64, x: In[np.float64], y: InOut[np.float64].by(Linear1D())):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, overload
 import numpy as np
 
 from ... import _core
-from ..._operands import need_function, need_path
+from ..._operands import need_bool, need_function, need_path
 from ..._signatures import telling
 from ...arguments import InOut
 from ...cache import find, key_of, store
@@ -284,6 +284,9 @@ def _kernel(
     """
     from .source import read_kernel
 
+    if debug is not None:
+        need_bool("kernel", "debug", debug)
+    need_bool("kernel", "fma", fma)
     names = dict(sys._getframe(2).f_locals)  # 1 is the frame of `telling`
 
     def read(function: Callable[..., Any]) -> PythonKernel:
