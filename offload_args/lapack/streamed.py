@@ -276,14 +276,14 @@ def factor_general(
     _need_no_info(name, info)
     if not A.size:
         return
-    if B is not None:
-        sides_for(name, used, A.itemsize, len(A))  # raises an error if the tiles of the solution do not fit
+    # The tiles of the solution have to fit before anything is written; then some memory may not be free again yet.
+    sides = None if B is None else sides_for(name, used, A.itemsize, len(A))
     # In C order the factors are of A^T, as for pointers.
     place = _factor_panels(name, getrf, A if _by_columns(A) else A.T, ipiv, used)
     if place and singular == "raise":
         raise _refused(name, _SINGULAR, place)
-    if B is not None:
-        _solve_factored(name, A, ipiv, B, "N", used)
+    if sides:
+        _solve_factored(name, A, ipiv, B, "N", used, sides)
 
 
 def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Sequence[Device | str]) -> None:
@@ -299,7 +299,7 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
             f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor '
             f"A = np.asfortranarray(A)"
         )
-    _solve_factored(name, A, ipiv, B, trans, used)
+    _solve_factored(name, A, ipiv, B, trans, used, sides_for(name, used, A.itemsize, len(A)))
 
 
 def _by_columns(A: NDArray[Any]) -> bool:
@@ -462,7 +462,13 @@ class _LU(NamedTuple):
 
 
 def _solve_factored(
-    name: str, A: NDArray[Any], ipiv: NDArray[np.int32], B: NDArray[Any], trans: str, devices: list[Device]
+    name: str,
+    A: NDArray[Any],
+    ipiv: NDArray[np.int32],
+    B: NDArray[Any],
+    trans: str,
+    devices: list[Device],
+    sides: Sides,
 ) -> None:
     """Solve op(A) X = B with the factors that getrf left."""
     if not B.size:
@@ -474,7 +480,6 @@ def _solve_factored(
         rows[i], rows[pivot - 1] = rows[pivot - 1], rows[i]
     X = _columns(B[rows] if trans == "N" else B.copy())
     arrays = {"A": A, "B": X}
-    sides = sides_for(name, devices, A.itemsize, len(A))
     sizes = cuts(len(A), sides.side), cuts(X.shape[1], sides.side)
     tasks: list[Task] = []
     for uplo, diag in (("L", "U"), ("U", "N")) if trans == "N" else (("U", "N"), ("L", "U")):
