@@ -437,6 +437,7 @@ def planned(
     routine: Any,
     strided: Any,
     operands: tuple[Any, ...],
+    names: tuple[str, ...],
     options: tuple[Any, ...],
     sizes: tuple[tuple[int, ...], ...],
     flags: tuple[bool, ...],

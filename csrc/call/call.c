@@ -435,6 +435,11 @@ int oa_only_check(int on) {
   return checked;
 }
 
+int oa_only_checks(void) {
+  const oa_caller *caller = oa_caller_of_thread;
+  return caller && caller->only_checks;
+}
+
 int oa_begin_locked(oa_call *call) {
   const own own = {.has_stream = true, .stream = call->own_stream};
   reset(call);

@@ -405,7 +405,8 @@ static void is_present(void) {
 
 static void only_check(void) {
   CHECK(oa_only_check(-7) == 0); /* any number other than 0 switches the mode on */
-  CHECK(oa_only_check(0) == 0 && oa_only_check(0) == 0);
+  CHECK(oa_only_checks());
+  CHECK(oa_only_check(0) == 0 && oa_only_check(0) == 0 && !oa_only_checks());
 }
 
 static void is_host_zero(void) {
@@ -503,6 +504,7 @@ static const struct wrong_test tests[] = {
     {"oa_update_begin", updates},
     {"oa_update_end", updates},
     {"oa_only_check", only_check},
+    {"oa_only_checks", only_check},
     {"oa_is_present", is_present},
     {"oa_is_host_zero", is_host_zero},
     {"oa_keep", keep_and_release},

@@ -95,7 +95,9 @@ static void a_call_is_checked_and_not_made(void) {
   oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
   enter(3);
   CHECK_OK(oa_device_get_counters(device, &before));
+  CHECK(!oa_only_checks());
   oa_only_check(1);
+  CHECK(oa_only_checks());
   oa_call call = sum_of(operands, 3);
   CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "test.sum: checked, and not made");
   CHECK(oa_only_check(1) == 1);
@@ -103,6 +105,7 @@ static void a_call_is_checked_and_not_made(void) {
   operands[2].pointer = arrays[1].handle;
   CHECK_FAILS(oa_begin(&call), OA_ERROR_ALIAS, "y is written and overlaps x");
   CHECK(oa_only_check(0) == 0);
+  CHECK(!oa_only_checks());
   CHECK_OK(oa_device_get_counters(device, &after));
   CHECK(after.copies_up == before.copies_up);
   call = sum_of(operands, 3);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_OPERANDS = 5, MOST_OPTIONS = 4, MOST_LETTERS = 3, MOST_ARGUMENTS = 24 };
+enum { MOST_OPERANDS = 5, MOST_OPTIONS = 4, MOST_LETTERS = 3, MOST_ARGUMENTS = 24, MOST_KEYWORDS = 16 };
 enum { M, N, K, KL, KU, SIZE_COUNT };
 
 /* The kinds of operands. A number on the device may have any dtype, or has to have the arrays' dtype. ANYTHING is not
@@ -56,6 +56,7 @@ typedef struct {
   PyObject *note;                              /* (error, 1 if of transposes): adds the operands' names; or None */
   PyObject *routine, *strided;                 /* of matrices, and of strided batches of them; or None */
   PyObject *name, *text;                       /* own the method's strings */
+  PyObject *names;                             /* of the operands: a tuple of texts */
   PyObject *kl, *ku, *order, *result, *panels; /* names of keywords, interned */
   PyMethodDef method;
   int operand_count, option_count, size_count;
@@ -613,9 +614,44 @@ static inline int make_call(Plan *plan, const Call *call, PyObject *const *value
   return 0;
 }
 
+static PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_t count, PyObject *names);
+
+/* Makes a call that names its last operands as the same call by position. Returns NULL without an exception if an
+ * operand is missing. */
+static __attribute__((cold, noinline)) PyObject *call_by_names(Plan *plan, PyObject *const *values, Py_ssize_t count,
+                                                               PyObject *names) {
+  PyObject *all[MOST_OPERANDS + MOST_KEYWORDS] = {NULL};
+  const int operands = plan->operand_count;
+  const Py_ssize_t named = PyTuple_Size(names), options = count + named - operands;
+  if (options < 0 || named > MOST_KEYWORDS) return NULL;
+  PyObject *rest = PyTuple_New(options), *result = NULL;
+  if (rest == NULL) return NULL;
+  for (Py_ssize_t i = 0; i < count; i++) all[i] = values[i];
+  Py_ssize_t missing = operands - count, kept = 0;
+  for (Py_ssize_t i = 0; i < named; i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    int place = (int)count;
+    while (place < operands && PyUnicode_Compare(name, PyTuple_GetItem(plan->names, place)) != 0) place++;
+    if (place < operands) {
+      all[place] = values[count + i];
+      missing--;
+    } else if (kept < options) {
+      all[operands + kept] = values[count + i];
+      PyTuple_SetItem(rest, kept++, Py_NewRef(name));
+    }
+  }
+  if (missing == 0) result = call_plan(plan, all, operands, options ? rest : NULL);
+  Py_DECREF(rest);
+  return result;
+}
+
 static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   Call call;
   PyObject *result = NULL;
+  if (OA_UNLIKELY(count < plan->operand_count && names != NULL)) {
+    result = call_by_names(plan, values, count, names);
+    if (result != NULL || PyErr_Occurred()) return result;
+  }
   const int done = read_call(plan, &call, values, count, names) && make_call(plan, &call, values, &result);
   if (OA_UNLIKELY(plan->lists))
     for (int i = 0; i < plan->operand_count; i++) Py_XDECREF(call.lists[i]);
@@ -660,8 +696,8 @@ static PyObject *call_planned(PyObject *module, PyObject *const *values, Py_ssiz
 static void plan_free(void *module) {
   Plan **state = PyModule_GetState(module), *plan = state == NULL ? NULL : *state;
   if (plan == NULL) return;
-  PyObject *owned[] = {plan->python, plan->choose, plan->note, plan->routine, plan->strided, plan->name,
-                       plan->text,   plan->kl,     plan->ku,   plan->order,   plan->result,  plan->panels};
+  PyObject *owned[] = {plan->python, plan->choose, plan->note, plan->routine, plan->strided, plan->name,  plan->text,
+                       plan->names,  plan->kl,     plan->ku,   plan->order,   plan->result,  plan->panels};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) Py_XDECREF(owned[i]);
   for (int i = 0; i < plan->option_count; i++) Py_XDECREF(plan->options[i].name);
   PyMem_Free(plan);
@@ -723,15 +759,15 @@ static int name_keywords(Plan *plan, int has_result) {
 }
 
 /* (function, its name, its text as in a PyMethodDef, its module, choose, note, routine, routine of strided batches,
- * operands, options, sizes, flags) -> the builtin; blas/_plans.py makes these arguments */
+ * operands, their names, options, sizes, flags) -> the builtin; blas/_plans.py makes these arguments */
 static PyObject *make_planned(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *function, *name, *text, *home, *chooser, *note, *routine, *strided, *operands, *options, *sizes;
+  PyObject *function, *name, *text, *home, *chooser, *note, *routine, *strided, *operands, *names, *options, *sizes;
   Plan flags = {.name = NULL};
   int has_result;
-  if (!PyArg_ParseTuple(arguments, "OUUUOOOOO!O!O!(ppppppp)", &function, &name, &text, &home, &chooser, &note, &routine,
-                        &strided, &PyTuple_Type, &operands, &PyTuple_Type, &options, &PyTuple_Type, &sizes,
-                        &flags.orders, &flags.absolute, &flags.extreme, &flags.diagonals, &flags.has_order,
-                        &flags.lists, &has_result))
+  if (!PyArg_ParseTuple(arguments, "OUUUOOOOO!O!O!O!(ppppppp)", &function, &name, &text, &home, &chooser, &note,
+                        &routine, &strided, &PyTuple_Type, &operands, &PyTuple_Type, &names, &PyTuple_Type, &options,
+                        &PyTuple_Type, &sizes, &flags.orders, &flags.absolute, &flags.extreme, &flags.diagonals,
+                        &flags.has_order, &flags.lists, &has_result))
     return NULL;
   const char *ml_name = PyUnicode_AsUTF8AndSize(name, NULL), *ml_doc = PyUnicode_AsUTF8AndSize(text, NULL);
   PyObject *self = ml_name == NULL || ml_doc == NULL ? NULL : PyModule_Create(&carrier), *builtin = NULL;
@@ -748,6 +784,7 @@ static PyObject *make_planned(PyObject *Py_UNUSED(module), PyObject *arguments) 
     plan->strided = Py_NewRef(strided);
     plan->name = Py_NewRef(name);
     plan->text = Py_NewRef(text);
+    plan->names = Py_NewRef(names);
     plan->is_gemm = PyUnicode_CompareWithASCIIString(name, "gemm") == 0;
     plan->method =
         (PyMethodDef){ml_name, (PyCFunction)(void (*)(void))call_planned, METH_FASTCALL | METH_KEYWORDS, ml_doc};

@@ -715,12 +715,9 @@ static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments
   return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
 }
 
-_Thread_local int only_checks;
-
 /* (1: calls of this thread are only checked) -> the number of calls checked since this was switched on */
 static PyObject *only_check(PyObject *Py_UNUSED(module), PyObject *on) {
-  only_checks = on == Py_True;
-  return PyLong_FromLong(oa_only_check(only_checks));
+  return PyLong_FromLong(oa_only_check(on == Py_True));
 }
 
 static PyMethodDef functions[] = {

@@ -113,9 +113,6 @@ int function_find_handle(const Function *function, Arguments *arguments);
  * with an exception. */
 int function_find_dtypes(const Function *function, Arguments *arguments, Parameter *parameters);
 
-/* Whether Python lets the calls of this thread be checked, and not made. */
-extern _Thread_local int only_checks;
-
 /* Runs the routine, with the caller's own handle if there is one. Returns a status. Without the GIL. */
 int function_run(const Function *function, const Arguments *arguments, oa_value *values);
 

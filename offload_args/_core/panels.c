@@ -81,7 +81,7 @@ static int64_t panel_columns(const oa_value *values) {
 
 int panels_multiply(const Function *function, const oa_value *values, int64_t op_none) {
   const int first = function->positional - COUNT;
-  if (only_checks || first < 0 || first > 1 || values[first + OP_B].integer != op_none) return 0;
+  if (oa_only_checks() || first < 0 || first > 1 || values[first + OP_B].integer != op_none) return 0;
   const int dtype = function->parameters[first + C].dtype;
   Product product = {function->routine, first, values + first, oa_itemsize(dtype), {NULL, NULL}};
   const int64_t size = product.values[N].integer;

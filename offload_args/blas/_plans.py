@@ -117,6 +117,7 @@ def planned(
             routine,
             strided,
             operands,
+            tuple(order),
             tuple((*rule, place) for rule, place in zip(rules, turned_options, strict=True)),
             passed,
             (

@@ -132,8 +132,7 @@ def gemm(
     conjugate transpose.
     panels: whether a large product of pointers may be several calls of the library, on panels of C, while the device
     lacks the matrix that has the same panels: A if C is in C order, otherwise B. The next panel then goes up during the
-    call for the panel before it. The last bits may differ from the result of one call, which False ensures. With
-    operands by name, as in A=dA, the product is one call.
+    call for the panel before it. The last bits may differ from the result of one call, which False ensures.
     devices: with None, A, B and C are pointers. With a list of devices, A, B and C are NumPy arrays, and alpha and beta
     are numbers. These devices compute the product by parts of C, while other parts are copied. No device needs memory
     for all of A, B and C. Each part is a product of the library, so the last bits may differ from the result of one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 import threading
@@ -26,6 +27,7 @@ from offload_args import (
     _core,
     blas,
     call,
+    embedding,
     offload_args,
     testing,
     tracing,
@@ -184,6 +186,23 @@ def test_a_call_that_is_only_checked_computes_no_panel(on: str) -> None:
     assert np.array_equal(C, before)
 
 
+def test_a_call_that_c_code_lets_be_checked_computes_no_panel(on: str) -> None:
+    core = ctypes.CDLL(embedding.get_library())
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), whole((32, 16), seed=2)
+    before = C.copy()
+    with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), C) as (dA, dB, dC):
+        assert not core.oa_only_checks()
+        core.oa_only_check(1)
+        try:
+            with pytest.raises(ArgumentError, match="checked, and not made"):
+                blas.gemm(1.0, dA, dB, 1.0, dC)
+            assert core.oa_only_checks()  # the call has not ended it
+        finally:
+            assert core.oa_only_check(0) == 1
+        assert (moved.calls, moved.bytes_up) == (0, 0)
+    assert np.array_equal(C, before)
+
+
 def test_results_that_do_not_come_in_parts_are_one_call(on: str) -> None:
     A, B = whole((32, 8)), whole((8, 16), seed=1)
     with offload_args(In(A), In(B), Scratch((32, 16), np.float64), device=on) as (dA, dB, dC):
@@ -226,12 +245,19 @@ def test_the_keyword_decides_about_panels(on: str, keywords: dict[str, bool]) ->
     assert np.array_equal(C, A @ B)
 
 
-def test_operands_by_name_make_one_call(on: str) -> None:
-    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.empty((32, 16))
-    with tracing.trace() as trace, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
-        blas.gemm(alpha=1.0, A=dA, B=dB, beta=0.0, C=dC)
-        assert calls_of(trace) == 1
-    assert np.array_equal(C, A @ B)
+def test_operands_by_name_are_in_panels(on: str) -> None:
+    A, B, C = whole((32, 8)), whole((8, 16), seed=1), np.full((32, 16), np.nan)
+    for by_name in ("alpha A B beta C", "B beta C", "C beta"):
+        with tracing.trace() as recording, apart(on, In(A), In(B), Out(C)) as (dA, dB, dC):
+            operands: dict[str, Any] = {"alpha": 1.0, "A": dA, "B": dB, "beta": 0.0, "C": dC}
+            named = {name: operands[name] for name in by_name.split()}
+            blas.gemm(*(operands[name] for name in operands if name not in named), trans_a="N", **named)
+        assert np.array_equal(C, A @ B) and calls_of(recording) > 2
+    with apart(on, In(A), In(B), C) as (dA, dB, dC):
+        with pytest.raises(ArgumentTypeError, match=r"^blas\.gemm\(\) got multiple values for argument 'A'"):
+            blas.gemm(1.0, dA, A=dA, B=dB, beta=0.0, C=dC)
+        with pytest.raises(ArgumentTypeError, match=r"^blas\.gemm\(\) missing 1 required positional argument: 'beta'"):
+            blas.gemm(1.0, dA, dB, C=dC, panels=True)
 
 
 @pytest.mark.parametrize("panels", ["no", 1, 0, None, np.False_])

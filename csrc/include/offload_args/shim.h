@@ -212,6 +212,7 @@ int oa_begin(oa_call *call);
  * OA_ERROR_ARGUMENT after all checks, and moves nothing. Returns the number of calls that were checked since the mode
  * was switched on. */
 int oa_only_check(int on);
+int oa_only_checks(void); /* 1 while oa_begin only checks the calls of this thread */
 /* Begins a call with OA_LISTED operands. The pointer of such an operand is an oa_pointer_list, and each of its arrays
  * is checked and moved as a separate operand; messages call it "A[17]". Consecutive operands with the same list are its
  * parts, in order. The address of a listed operand becomes the address of an array of addresses on the device. The
