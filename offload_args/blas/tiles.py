@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from heapq import heapify, heappop, heappush
 from threading import Condition
 from time import sleep
@@ -24,7 +24,7 @@ from .. import _core
 from .._names import rename
 from .._operands import checking
 from ..arguments import In, InOut, Out, Scratch
-from ..errors import DeviceMemoryError, DirectionError, OffloadError, PresentError
+from ..errors import CaptureError, DeviceMemoryError, DirectionError, OffloadError, PresentError
 from ..regions import offload_args
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
 
 __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
-__all__ += ["Places", "check_lent", "places_for"]
+__all__ += ["Places", "check_lent", "places_for", "space_for"]
 
 # The number of threads per device. While a thread waits for its results, the other threads bring up and compute their
 # parts.
@@ -121,19 +121,30 @@ def free_space(devices: Iterable[Device]) -> float:
     return min(memory.free * _SHARE if memory.total else math.inf for memory in memories)
 
 
+def space_for(name: str, parts: str, nbytes: float, devices: Sequence[Device]) -> float:
+    """Return free_space(devices), or raise an error if it has fewer than `nbytes`. parts: their name."""
+    space = free_space(devices)
+    if space < nbytes:
+        for device in devices:
+            with suppress(CaptureError):  # memory that is freed in the order of other work is then not counted
+                _core.device_synchronize(device.number)
+        space = free_space(devices)
+    if space < nbytes:
+        raise DeviceMemoryError(
+            f"{name}: {parts} need {int(nbytes)} bytes on each of {', '.join(device.name for device in devices)}, and "
+            f"one has {int(space)}"
+        )
+    return space
+
+
 def sides_for(name: str, devices: Sequence[Device], itemsize: int, longest: int, depth: float = 1.0) -> Sides:
     """Return the sides of tiles for arrays whose longest side is `longest`.
 
     depth: the shorter side of a tile that is read, as a share of the other side.
     """
-    space = free_space(devices)
     of_side = itemsize * THREADS * (1 + 2 * depth)  # each thread has a tile that it computes, and two that it reads
+    space = space_for(name, "the smallest tiles", of_side * min(_SMALLEST, longest) ** 2, devices)
     largest = math.sqrt(space / of_side)
-    if largest < min(_SMALLEST, longest):
-        raise DeviceMemoryError(
-            f"{name}: the smallest tiles need {int(of_side * _SMALLEST**2)} bytes on each of "
-            f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
-        )
     side = int(min(largest, max(_LEAST, -(-longest // _ALONG)), longest))
     if side > _UNIT:
         side = side // _UNIT * _UNIT

@@ -21,13 +21,13 @@ from ..blas.tiles import (
     Tile,
     compute,
     cuts,
-    free_space,
     order_of,
     places_for,
     sides_for,
+    space_for,
 )
 from ..dtypes import refuse_masked
-from ..errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, DTypeError, PresentError
+from ..errors import ArgumentError, ArgumentTypeError, DirectionError, DTypeError, PresentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import first_zero
@@ -348,8 +348,8 @@ def _factor_panels(
     """
     m, n = A.shape
     size = min(m, n)
-    width, places = _panels_for(name, A, devices)
-    sides = places.sides if places else Sides(width, free_space(devices))
+    sides, places = _panels_for(name, A, devices)
+    width = sides.side
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
     call = _LU(name, getrf, m, size, ipiv, [])
     if places:
@@ -375,21 +375,18 @@ def _factor_panels(
     return min(call.zeros, default=0)
 
 
-def _panels_for(name: str, A: NDArray[Any], devices: list[Device]) -> tuple[int, Places | None]:
-    """Return the width of panels, and the places for unfinished panels if A is larger than the only device."""
+def _panels_for(name: str, A: NDArray[Any], devices: list[Device]) -> tuple[Sides, Places | None]:
+    """Return the width of panels with their memory, and the places for unfinished ones if A exceeds the only device."""
     m, n = A.shape
-    space, of_column = free_space(devices), A.itemsize * m
+    of_column = A.itemsize * m
+    space = space_for(name, "the narrowest panels", _PANELS * of_column * min(_NARROWEST, n), devices)
     # A panel and a part of an earlier one; at the end each thread has a panel whose rows it exchanges.
     width = int(min(space / (_PANELS * of_column), max(_WIDE, -(-n // 8)), n))
-    if width < min(_NARROWEST, n):
-        raise DeviceMemoryError(
-            f"{name}: the narrowest panels need {_PANELS * of_column * _NARROWEST} bytes on each of "
-            f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
-        )
     in_places = int(min(space / (_IN_PLACES * of_column), max(_WIDE, -(-n // 8))))
     if len(devices) > 1 or A.nbytes <= space or in_places < _NARROWEST_IN_PLACES:
-        return width, None
-    return in_places, Places(Sides(in_places, space), int(space / (of_column * in_places)) - THREADS - 1)
+        return Sides(width, space), None
+    sides = Sides(in_places, space)
+    return sides, Places(sides, int(space / (of_column * in_places)) - THREADS - 1)
 
 
 class _LU(NamedTuple):

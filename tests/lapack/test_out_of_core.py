@@ -260,12 +260,12 @@ def test_several_devices_factor_one_matrix(small_tiles: None, monkeypatch: pytes
             testing.sim_device(index=int(name[-1]))
 
 
-def test_gesv_needs_no_memory_that_is_not_free_again_yet(small_tiles: None) -> None:
+def test_memory_that_is_not_free_again_yet_is_waited_for(small_tiles: None) -> None:
     matrices = Matrices("float64")
     original, right = np.asfortranarray(matrices.general(64, 64)), matrices.general(64, 2)
     try:
-        for _ in range(3):  # the device frees the panels later than their regions end
-            device = testing.sim_device(capacity=23_100, delay_us=1000)
+        device = testing.sim_device(capacity=23_100, delay_us=1000)
+        for _ in range(3):  # the device frees the panels, and the former call's tiles, later than their regions end
             A, B, ipiv = original.copy("F"), right.copy(), np.empty(64, np.int32)
             lapack.gesv(A, ipiv, B, devices=[device])
             assert matrices.near(original @ B, right)
