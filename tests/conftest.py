@@ -19,11 +19,21 @@ from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
-INSTANCES = 3  # the instances of a test in the default run
+INSTANCES = 2  # the instances of a test in the default run
 SAMPLED = 2  # the instances of a test on each device with --sample
 RUNS = {"not slow and not exhaustive": "default", "slow": "slow"}  # {-m: the run that takes these instances}
 # The files of few long tests begin first, and then the files of most tests: so all processes end at about one time.
-LONG = ("test_recipes", "test_numpy_suite", "test_scipy_suite", "test_small_libraries", "test_dask", "test_large")
+LONG = (
+    "test_recipes",
+    "test_numpy_suite",
+    "test_scipy_suite",
+    "test_small_libraries",
+    "test_dask",
+    "test_large",
+    "test_python_random",
+    "test_python_phases",
+    "test_raja",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +55,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
     """Mark as slow the instances of a test that the default run leaves to the slow run, and drop those of other runs.
 
-    Dropping them here takes a third of the time of dropping finished items, of which there are some 30,000.
+    For missing devices, one instance is kept, which is skipped. Dropping instances here takes a third of the time of
+    dropping finished items, of which there are some 30,000.
     """
     yield
     config, calls = metafunc.config, metafunc._calls
@@ -67,7 +78,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
         names = [{marker.name for marker in [*call.marks, *outer]} for call in calls]
         runs = ["exhaustive" if "exhaustive" in each else "slow" if "slow" in each else "default" for each in names]
         # pytest makes an item of a test without an instance; -m then leaves it out.
-        calls[:] = [call for call, own in zip(calls, runs, strict=True) if own == run] or calls[:1]
+        kept = [call for call, own in zip(calls, runs, strict=True) if own == run]
+        again = {id(call) for call in [call for call in kept if missing_devices(call.params)][1:]}
+        calls[:] = [call for call in kept if id(call) not in again] or calls[:1]
 
 
 def is_later(marker: pytest.Mark, identity: str, params: dict[str, object]) -> bool:

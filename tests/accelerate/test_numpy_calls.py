@@ -24,6 +24,7 @@ def positive(n: int) -> np.ndarray:
     return A @ A.T + n * np.eye(n)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.exhaustive)])
 def test_random_calls_have_the_same_outcomes(device: str, first: int) -> None:
     differences, gone = random_calls.check(device, first, 3000 if first else 150)
@@ -157,22 +158,23 @@ def test_a_function_with_another_signature_keeps_its_loops() -> None:
 # -- threads -----------------------------------------------------------------------------------------------------------
 
 
-def test_acceleration_begins_and_ends_while_threads_are_in_loops() -> None:
+@pytest.mark.parametrize("turns", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_acceleration_begins_and_ends_while_threads_are_in_loops(turns: int) -> None:
     A = positive(40)
     calls = (np.linalg.inv, np.linalg.cholesky, np.linalg.eigvalsh, lambda A: A @ A.T, lambda A: np.linalg.solve(A, A))
     expected = [call(A) for call in calls]
     rounds = 0
 
     def work(number: int) -> None:
-        while rounds < 40:
+        while rounds < turns:
             np.testing.assert_allclose(calls[number](A), expected[number], rtol=1e-9, atol=1e-9)
 
     with ThreadPoolExecutor(len(calls)) as pool, warnings.catch_warnings():
         running = [pool.submit(work, number) for number in range(len(calls))]
-        while rounds < 40 and not any(future.done() for future in running):
+        while rounds < turns and not any(future.done() for future in running):
             with accelerate("sim:0" if rounds % 2 else "host", margin=0):
                 np.linalg.inv(A)
             rounds += 1
-        rounds = 40
+        rounds = turns
         for future in running:
             future.result()

@@ -152,6 +152,7 @@ def test_deterministic_needs_a_plan(tmp_path: Path) -> None:
         accelerate("host", plan=tmp_path / "plan.json", deterministic=True)
 
 
+@pytest.mark.slow
 @pytest.mark.later("host")
 def test_a_plan_that_cannot_be_written_is_said_at_the_end(device: str, program: Path, tmp_path: Path) -> None:
     plan = tmp_path / "no such folder" / "plan.json"

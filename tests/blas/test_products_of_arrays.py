@@ -293,7 +293,7 @@ def test_free_memory_is_within_the_limit() -> None:
     assert printed(program, OFFLOAD_ARGS_MEMORY_LIMIT="65536").strip() == "True"
 
 
-@pytest.mark.later("host")
+@pytest.mark.later(but="shape1-sim:0")
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 @pytest.mark.parametrize("shape", [(40_000, 64, 64), (64, 64, 40_000)])
 def test_long_products_take_parts_within_the_limit(device: str, shape: tuple[int, int, int]) -> None:

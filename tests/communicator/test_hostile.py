@@ -368,6 +368,7 @@ communicator.close()
         assert out.startswith("Communicator.barrier: the communicator belongs to the process that this one was forked")
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_named_although_its_forked_child_lives(port: int) -> None:
     code = (
         FORKED

@@ -65,6 +65,7 @@ def test_a_port_beside_torchruns_own_is_in_use(torchruns_own_port: None) -> None
             assert (status, out, errors) == (0, "3.0\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.later("1e7")
 @pytest.mark.parametrize("timeout", ["1e7", "float('inf')"])
 def test_processes_may_wait_longer_than_the_system_does(port: int, timeout: str) -> None:

@@ -170,6 +170,7 @@ except CommunicatorError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_rank_on_another_device_that_is_killed_is_named(pair: tuple[str, str], port: int) -> None:
     if Device(pair[0]).model.startswith("double"):
         pytest.skip("device unavailable: a double's ranks are threads of one process")

@@ -42,6 +42,7 @@ def test_commands_use_it(tmp_path: Path) -> None:
     assert "2 regions, " in ran.stderr and " on sim:0 in " in ran.stderr
 
 
+@pytest.mark.later(but="gpu")
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -183,5 +183,6 @@ def test_a_value_of_another_kind_is_told_by_function_and_argument(name: str) -> 
         mistake()
 
 
+@pytest.mark.slow
 def test_a_device_may_be_named_in_a_selftest() -> None:
     assert selftest.run("host", every=1000)["failures"] == []

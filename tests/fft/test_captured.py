@@ -240,6 +240,7 @@ def test_an_array_becomes_undefined_while_the_first_replay_on_another_thread_fil
     assert (y == 3).all()
 
 
+@pytest.mark.later("host")
 def test_threads_replay_while_other_threads_compute(on: str) -> None:
     x = np.random.default_rng(1).standard_normal(64)
     stop = threading.Event()

@@ -249,6 +249,7 @@ def test_the_next_launch_has_a_record_of_its_own(device: str) -> None:
         np.testing.assert_array_equal(c, a)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_refused_as_without_checks(device: str) -> None:
     a, c = ramp(100), np.zeros(100, F)
     shifted = checked("shifted", device)

@@ -177,6 +177,7 @@ def test_a_struct_is_taken_if_its_fields_lie_as_in_c_however_its_dtype_was_made(
             module.kernel("shift", InOut[np.float32], packed)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     "wrong", [int, float, complex, "f", 3, None, object, Scratch, np.longdouble, np.datetime64, list]
 )

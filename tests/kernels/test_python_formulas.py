@@ -335,6 +335,7 @@ def test_the_newest_elements_of_a_lent_array_in_fortran_order_are_reduced(runnin
         assert reduce("sum", x=np.float32)(A, device=running_device) == 12
 
 
+@pytest.mark.slow
 def test_a_result_in_any_order_is_written() -> None:
     A, result = ramp(24).reshape(6, 4), np.zeros((2, 3), np.float32, "F")
     reduce("sum", axis=1, A=np.float32)(A, result, device="host")

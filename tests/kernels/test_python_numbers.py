@@ -416,24 +416,31 @@ def test_differences_of_small_unsigned_integers_are_right(device: str, dtype: ty
         np.testing.assert_array_equal(row, expected, err_msg=expression)
 
 
+@pytest.mark.slow
 def test_a_product_of_two_uint32_has_all_its_bits(device: str) -> None:
     x, y = np.array([3, 2**32 - 1], np.uint32), np.zeros((3, 2))
     offload(compiled_lines(np.uint32, np.float64, ["x * x", "x ** 2", "np.square(x)"]), x, y, device=device)
     np.testing.assert_array_equal(y, [[9, float((2**32 - 1) ** 2)]] * 3)
 
 
-@pytest.mark.later(but="uint64")
 @pytest.mark.parametrize(
-    "dtype",
+    ("dtype", "literals"),
     [
-        pytest.param(dtype, id=dtype.__name__, marks=() if dtype in (np.int8, np.uint32, np.int64, np.uint64) else
-                     pytest.mark.exhaustive)
-        for dtype in INTEGERS
+        pytest.param(np.uint64, LITERALS[1::3], id="uint64-some"),
+        *(
+            pytest.param(
+                dtype, LITERALS, id=dtype.__name__,
+                marks=pytest.mark.slow if dtype in (np.int8, np.uint32, np.int64, np.uint64) else pytest.mark.exhaustive
+            )
+            for dtype in INTEGERS
+        ),
     ],
 )  # fmt: skip
-def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(device: str, dtype: type) -> None:
-    expressions = [f"x {sign} {literal}" for sign in ("<", "<=", "==", "!=", ">", ">=") for literal in LITERALS]
-    expressions += [f"{literal} < x" for literal in LITERALS]
+def test_integers_are_compared_with_literals_of_any_size_as_in_numpy(
+    device: str, dtype: type, literals: tuple[int, ...]
+) -> None:
+    expressions = [f"x {sign} {literal}" for sign in ("<", "<=", "==", "!=", ">", ">=") for literal in literals]
+    expressions += [f"{literal} < x" for literal in literals]
     facts = np.iinfo(dtype)
     expressions += ["x < np.uint64(2**63)", "x == np.uint64(2**63 - 1)", "np.int64(-1) < x", "(x > 3) == True"]
     a = np.array([facts.min, facts.min + 1, 0, 1, 3, facts.max - 1, facts.max], dtype)
@@ -707,6 +714,7 @@ def test_an_option_of_a_kernel_is_true_or_false(option: str) -> None:
         kernel(**{option: "no"})
 
 
+@pytest.mark.later(but="float64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_kernel_with_fma_rounds_a_product_and_a_sum_once(dtype: Any, device: str) -> None:
     def add(a: np.float64, x: In[np.float64], y: InOut[np.float64].by(Linear1D())):

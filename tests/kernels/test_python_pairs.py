@@ -225,6 +225,7 @@ def with_literal(expression: str, a: np.ndarray, literal: str, is_first: bool) -
     return evaluated(expression, *pair, (a[:1] + number).dtype if expression in JOINED else None)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("case", cases(LITERALS, (("float32", "0.1"),), " with "))
 def test_an_operation_with_a_literal_is_that_of_numpy(case: tuple[str, str], running_device: str) -> None:
     name, literal = case
@@ -257,6 +258,7 @@ def of_one(name: str) -> dict[str, np.ndarray]:
     return values | {expression: evaluated(expression, floating, floating) for expression in rounded}
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     "name",
     [

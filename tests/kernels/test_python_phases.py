@@ -111,6 +111,7 @@ def numbers(size, dtype):
     return values.astype(dtype)
 
 
+@pytest.mark.later(but="sums")
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("block", [64, 7, 1, (8, 4, 2)])
 def test_sums_have_the_same_bits_in_phases_and_as_coroutines(name, block) -> None:
@@ -127,6 +128,7 @@ def test_sums_have_the_same_bits_in_phases_and_as_coroutines(name, block) -> Non
             assert equal(*results), (size, blocks, results)
 
 
+@pytest.mark.later(but="sums")
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("block", [64, 7, (8, 4, 2)])
 def test_steps_that_a_loop_takes_at_once_keep_the_order_of_each_thread(name, block) -> None:
@@ -154,6 +156,7 @@ def zeros(x: In[np.float32], y: Out[np.float32].by(PerBlock())):
         y[i] = part[7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 3, 8, 20])
 def test_a_thread_without_elements_keeps_the_sign_of_its_zero(size: int) -> None:
     for way in both(zeros):
@@ -307,6 +310,7 @@ def counts(x: In[np.uint8], y: InOut[np.int32]):
         atomic_add(y, i, own[i])
 
 
+@pytest.mark.slow
 def test_atomic_counts_of_integers_run_in_phases() -> None:
     x = np.random.default_rng(5).integers(0, 256, 5000).astype(np.uint8)
     for way, is_phased in zip(both(counts), (True, False), strict=True):
@@ -341,6 +345,7 @@ def later(x: In[np.float64], y: Out[np.float64].by(Linear1D())):
         y[i] = part[(k + 1) % here.threads()] + last
 
 
+@pytest.mark.slow
 def test_the_last_index_of_a_loop_outlives_it() -> None:
     x = np.zeros(150)
     for way in both(later):

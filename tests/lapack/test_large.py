@@ -100,6 +100,7 @@ for shape in (200_000, 2), (2, 200_000):
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("device", here("host", "sim:0"))
 def test_singular_vectors_of_a_long_matrix_need_little_memory(device: str) -> None:
     use = python(LONG.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="16MiB")

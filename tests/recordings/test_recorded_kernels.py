@@ -123,6 +123,7 @@ def test_launches_that_a_graph_captured_replay_in_each_turn(tmp_path: Path) -> N
     assert (report.calls, report.failures) == (4, []) and arrays["a"][0] == a[0] == 4
 
 
+@pytest.mark.slow
 def test_a_recording_has_the_code_of_kernels_only_if_asked_to(tmp_path: Path) -> None:
     A = np.ones((5, 20), np.float32)
     with record(tmp_path / "r"):

@@ -271,6 +271,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_a_thread_replays_a_graph_is_told_and_does_not_wait(device: str) -> None:
     ended = python(REPLAYED_BY_A_THREAD, DEVICE=device)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "fine\n", "")

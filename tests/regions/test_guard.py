@@ -285,6 +285,7 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
         assert isinstance(caught[-1], GuardError)
 
 
+@pytest.mark.later("host")
 def test_a_debugger_works_after_the_exception_came_at_the_end_of_the_region(device: str) -> None:
     """Python 3.11 runs no traced function while its flag of a sent exception is set."""
     ran = python(

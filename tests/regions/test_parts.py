@@ -137,6 +137,7 @@ def test_a_large_triangle_comes_down_in_few_copies(device: str, n: int, uplo: st
         assert moved.copies_down <= 45
 
 
+@pytest.mark.later("host")
 def test_without_pinned_memory_no_more_than_a_triangle_arrives(device: str) -> None:
     code = """
 import warnings

@@ -72,6 +72,7 @@ def test_ctrl_c_is_not_lost_where_it_can_not_be_raised() -> None:
     sim.release(x)
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T58")
 def test_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(device: str) -> None:
     x, y = ramp(4), ramp(4)

@@ -73,6 +73,7 @@ for k in range(20):
 """
 
 
+@pytest.mark.slow
 def test_the_advice_for_an_array_that_the_loop_changes_can_be_followed(tmp_path: Path) -> None:
     ran, advice = advised(tmp_path / "changing.py", CHANGING)
     line = "open a region around the loop at changing.py:5, and change B within `with update(B):` (saves "
@@ -262,6 +263,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.later("host")
 def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tmp_path: Path) -> None:
     ran, advice = advised(tmp_path / "sizes.py", SIZES.format(device=device))
@@ -339,6 +341,7 @@ def test_the_advised_line_opens_the_region_around_the_loop(device: str, tmp_path
     assert "around the loop" not in more
 
 
+@pytest.mark.slow
 def test_the_advised_line_has_no_name_that_the_place_lacks(device: str, tmp_path: Path) -> None:
     ran, advice = advised(tmp_path / "sizes.py", SIZES.format(device=device))
     chosen = "" if device == Device.default().name else f', device="{device}"'
