@@ -44,6 +44,7 @@ _LOOPS = {
     "inv": ("gesv", "gesv"),
     "cholesky": ("potrf", "potrf"),
     "eigh": ("syevd", "heevd"),
+    "eigvalsh": ("syevd", "heevd"),
     "svd": ("gesdd", "gesdd"),
     "gram": ("syrk", "syrk"),
     "qr": ("geqrf", "geqrf"),

@@ -157,9 +157,9 @@ static void count_bytes(oa_program_call *call, const oa_known *known, const oa_p
   }
 }
 
-/* Returns a number that identifies calls of the same routine and sizes. */
+/* Returns a number that identifies calls of the same routine, form and sizes. */
 static uint64_t maker_of(const oa_program_call *call) {
-  const int64_t numbers[] = {call->routine->number, call->m, call->n, call->k};
+  const int64_t numbers[] = {call->routine->number, call->form, call->m, call->n, call->k};
   uint64_t maker = 1469598103934665603u;
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) maker = (maker ^ (uint64_t)numbers[i]) * 1099511628211u;
   return maker;
@@ -406,6 +406,7 @@ static bool try_call(oa_program_call *call, const wanted *how, const oa_program_
 
 bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
                     const oa_program_operand *operands, int count) {
+  call->form = 0;
   call->steps = 0;
   call->host_share = call->device_share = 1;
   call->is_lapack = false;

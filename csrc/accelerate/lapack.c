@@ -143,6 +143,7 @@ bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, con
   call->m = problem.a.m;
   call->n = problem.a.n;
   call->k = problem.a.k;
+  call->form = 0;
   call->operations = call->steps = 0;
   call->host_share = call->device_share = 0.5;
   const int refused = family->plan(&problem, call);

@@ -303,6 +303,7 @@ const oa_lapack_family oa_lapack_ormqr_family = {.plan = plan_ormqr, .make = mak
 /* -- eigenvalues: the signs of vectors are arbitrary, as in LAPACK -- */
 
 static void cost_eigenvalues(oa_program_call *call, int64_t n, bool vectors) {
+  call->form = !vectors;
   cost(call, (vectors ? 6 : 4.0 / 3) * cube(n), vectors ? 10 : 6, n, 0.1);
 }
 
@@ -369,6 +370,7 @@ const oa_lapack_family oa_lapack_syevr_family = {
 static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bool vectors) {
   const double k = (double)less(m, n);
   const double reduction = 4 * (double)m * (double)n * k;
+  call->form = !vectors;
   cost(call, vectors ? reduction + 12 * k * k * k : reduction, vectors ? 110 : 40, less(m, n), 0.1);
 }
 
@@ -416,17 +418,20 @@ static double real_at(const oa_lapack_call *problem, const void *array, int64_t 
   return problem->real == OA_F32 ? (double)((const float *)array)[at] : ((const double *)array)[at];
 }
 
-/* Divides row i of C (n x nrhs, in C's order) by the i-th singular value, or sets it to zero beyond the rank. */
-static void divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, int64_t nrhs) {
+/* Divides row i of C (n x nrhs, in C's order) by the i-th singular value, or sets it to zero beyond the rank. Returns
+ * OA_CALL_ODD if the rank, but for rounding, may be another one. */
+static int divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, int64_t nrhs) {
   const bool single = problem->real == OA_F32;
-  double least = real_at(problem, problem->a.rcond, 0);
-  if (!(least > 0 && least < 1)) least = (single ? (double)FLT_EPSILON : DBL_EPSILON) / 2;
-  least *= real_at(problem, s, 0);
+  const double epsilon = single ? (double)FLT_EPSILON : DBL_EPSILON, most = real_at(problem, s, 0);
+  double share = real_at(problem, problem->a.rcond, 0);
+  if (isnan(share)) return OA_CALL_ODD;
+  if (!(share > 0 && share < 1)) share = epsilon / 2;
   const int64_t numbers = nrhs * (problem->is_complex ? 2 : 1);
   problem->rank = 0;
   for (int64_t i = 0; i < n; i++) {
     const double value = real_at(problem, s, i);
-    const bool counts = value > least;
+    const bool counts = value > share * most;
+    if (fabs(value - share * most) <= 10 * epsilon * (double)n * most) return OA_CALL_ODD;
     problem->rank += counts;
     for (int64_t j = i * numbers; j < (i + 1) * numbers; j++) {
       if (single)
@@ -435,6 +440,7 @@ static void divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, i
         ((double *)C)[j] = counts ? ((double *)C)[j] / value : 0;
     }
   }
+  return OA_OK;
 }
 
 /* Finds the x of least norm that solves R x = c. With R = U s VT, x is V c', and c' is U^H c divided by s. The first n
@@ -450,10 +456,8 @@ static int solve_by_values(oa_lapack *l, oa_lapack_call *problem, oa_any *U, oa_
   int status = values && numbers ? OA_OK : OA_ERROR_MEMORY;
   if (!status) status = oa_pointer_read(s, values, 1, &n, &real);
   if (!status) status = oa_pointer_read(C, numbers, 2, shape, strides);
-  if (!status) {
-    divide(problem, values, numbers, n, nrhs);
-    status = oa_pointer_assign(C, numbers, 2, shape, strides);
-  }
+  if (!status) status = divide(problem, values, numbers, n, nrhs);
+  if (!status) status = oa_pointer_assign(C, numbers, 2, shape, strides);
   free(values);
   free(numbers);
   return status ? status : oa_lapack_multiply(l, conjugate, n, nrhs, n, VT, n, C, n, B, problem->a.ldb);

@@ -323,8 +323,9 @@ static int solve_reduced(const oa_lapack_call *problem, const reduced *from) {
   intptr_t steps[STEPS] = {[OPERANDS] = n * itemsize, itemsize, nrhs * itemsize, itemsize};
   memcpy(at + 2, numpy->at + 2, (OPERANDS - 2) * sizeof *at);
   memcpy(steps + OUTPUTS, numpy->steps + OUTPUTS, (STEPS - OUTPUTS) * sizeof *steps);
+  feclearexcept(FE_INVALID); /* NumPy's loop raises it again if it was raised before, or if info is not 0 */
   original_of(numpy->number)(at, sizes, steps, numpy->data);
-  if (fetestexcept(FE_INVALID)) return OA_CALL_ODD; /* NumPy's loop clears this flag, and raises it if info is not 0 */
+  if (fetestexcept(FE_INVALID)) return OA_CALL_ODD;
   const intptr_t step_of_s = steps[STEPS - 1], step_of_sums = steps[STEPS - 2];
   const double most = real_at(at[6], real), least = real_at(at[6] + (n - 1) * step_of_s, real);
   const double epsilon = real == OA_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
@@ -542,8 +543,8 @@ static const kind kinds[] = {
     {"cholesky_lo", "(m,m)->(m,m)", 1, "TT", "cholesky", &cholesky_family, read_square},
     {"eigh_lo", "(m,m)->(m),(m,m)", 1, "TRT", "eigh", &eigh_family, read_lower_vectors},
     {"eigh_up", "(m,m)->(m),(m,m)", 1, "TRT", "eigh", &eigh_family, read_upper_vectors},
-    {"eigvalsh_lo", "(m,m)->(m)", 1, "TR", "eigh", &eigh_family, read_lower_values},
-    {"eigvalsh_up", "(m,m)->(m)", 1, "TR", "eigh", &eigh_family, read_upper_values},
+    {"eigvalsh_lo", "(m,m)->(m)", 1, "TR", "eigvalsh", &eigh_family, read_lower_values},
+    {"eigvalsh_up", "(m,m)->(m)", 1, "TR", "eigvalsh", &eigh_family, read_upper_values},
     {"svd", "(m,n)->(p)", 2, "TR", "svd", &svd_family, read_values},
     {"svd_f", "(m,n)->(m,m),(p),(n,n)", 2, "TTRT", "svd", &svd_family, read_full},
     {"svd_s", "(m,n)->(m,p),(p),(p,n)", 2, "TTRT", "svd", &svd_family, read_reduced},

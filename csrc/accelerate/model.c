@@ -4,12 +4,12 @@
 #include <math.h>
 #include <sched.h>
 
-enum { ROUTINES = 256, CLASSES = 64 };
+enum { ROUTINES = 256, FORMS = 2, CLASSES = 64, CELLS = ROUTINES * FORMS * CLASSES };
 /* After MOST_ODD consecutive odd calls, the device does not get the next FEWEST_REFUSALS calls, and after each further
  * one, twice as many as before, up to a number. */
 enum { MOST_ODD = 3, FEWEST_REFUSALS = 8, DOUBLINGS = 7 };
 
-/* Times of calls of one routine whose numbers of operations round down to the same power of two. */
+/* Times of calls of one routine and form whose numbers of operations round down to the same power of two. */
 typedef struct cell {
   double host;   /* seconds per operation, measured */
   double device; /* measured seconds divided by predicted seconds */
@@ -19,7 +19,7 @@ typedef struct cell {
 } cell;
 
 /* Calls whose operands were already on the device have separate cells. */
-static cell cells[ROUTINES][CLASSES][2];
+static cell cells[CELLS][2];
 static oa_accelerate_rates now;
 
 static const double DEVICE_MEMORY = 1e12; /* bytes per second, on the slowest GPUs that pay off */
@@ -50,7 +50,7 @@ void oa_model_set(const oa_accelerate_rates *rates) {
   now = *rates;
   for (int i = 0; i < 4; i++) /* the host keeps the faster of the two rates */
     if (before.host[i] > now.host[i]) now.host[i] = before.host[i];
-  for (int i = 0; i < ROUTINES * CLASSES * 2; i++) clear(&cells[i / 2 / CLASSES][i / 2 % CLASSES][i % 2]);
+  for (int i = 0; i < 2 * CELLS; i++) clear(&cells[i / 2][i % 2]);
 }
 
 static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
@@ -59,7 +59,8 @@ static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1
  * that sent their operands. The second cell has the times on the device of calls whose operands were already there. */
 static cell *cells_of(const oa_program_call *call) {
   const int power = call->operations >= 1 ? ilogb(call->operations) : 0;
-  return cells[call->routine->number % ROUTINES][power < CLASSES ? power : CLASSES - 1];
+  const int form = call->routine->number % ROUTINES * FORMS + call->form;
+  return cells[form * CLASSES + (power < CLASSES ? power : CLASSES - 1)];
 }
 
 static bool is_spared(const oa_program_call *call) { return call->bytes_spared > call->bytes_up; }

@@ -44,6 +44,7 @@ typedef struct oa_program_operand {
 typedef struct oa_program_call {
   const oa_hooked *routine;
   int64_t m, n, k;
+  int form;                                /* 1: eigenvalues or singular values without vectors; 0: any other call */
   double operations, bytes_up, bytes_down; /* operations: multiplications and additions */
   double bytes_spared;                     /* bytes that are on the device, and would go up otherwise */
   double steps;                            /* additional seconds on the device, for steps that wait for each other */

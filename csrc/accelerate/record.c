@@ -19,9 +19,9 @@ typedef struct latest {
   int site, asked, left; /* left: how many further calls count for the same place */
 } latest;
 
-/* Calls of one routine and sizes that the CPU makes at once. */
+/* Calls of one routine, form and sizes that the CPU makes at once. */
 typedef struct passing {
-  _Alignas(64) _Atomic uint64_t key; /* identifies the routine and the sizes; 0: none */
+  _Alignas(64) _Atomic uint64_t key; /* identifies the routine, its form and the sizes; 0: none */
   atomic_int left;                   /* the number of calls that still pass; 0 or less: none */
   int passes;                        /* the number of calls that `left` began with */
   int row, reason;                   /* the calls count for this row, as refused for this reason */
@@ -101,7 +101,7 @@ static void note_latest(const oa_program_call *call, int site) {
 
 static uint64_t key_of(const oa_program_call *call) {
   const int64_t sizes[] = {call->m, call->n, call->k};
-  uint64_t key = (uint64_t)(uintptr_t)call->routine;
+  uint64_t key = (uint64_t)(uintptr_t)call->routine ^ (uint64_t)call->form << 63;
   for (int i = 0; i < 3; i++) {
     key = (key ^ (uint64_t)sizes[i]) * 0x9e3779b97f4a7c15u;
     key ^= key >> 29;

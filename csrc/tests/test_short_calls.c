@@ -15,14 +15,16 @@ const oa_hook_table oa_hooks = {.routines = &routine, .count = 1, .families = fa
 static double numbers[(LEAST_SIZE + SIZES) * (LEAST_SIZE + SIZES)];
 
 /* Makes a call as a hook does. Returns whether the call passed at once. */
-static bool passes(int64_t n) {
+static bool form_passes(int64_t n, int form) {
   const oa_program_operand operands[] = {
       {"A", numbers, n, n, n, OA_IN, 0}, {"x", numbers, 1, n, 1, OA_IN, 0}, {"y", numbers + n, 1, n, 1, OA_OUT, 0}};
-  oa_program_call call = {.routine = &routine, .m = n, .n = n, .operations = 2.0 * (double)(n * n)};
-  CHECK(!oa_program_try(&call, NULL, NULL, true, operands, 3));
+  oa_program_call call = {.routine = &routine, .m = n, .n = n, .form = form, .operations = 2.0 * (double)(n * n)};
+  CHECK(!oa_program_try_lapack(&call, false, NULL, NULL, -1, operands, 3));
   oa_program_by_host(&call);
   return !call.noted;
 }
+
+static bool passes(int64_t n) { return form_passes(n, 0); }
 
 /* A call on a device is predicted to take 150 us, and the margin makes each call short whose time is known. */
 static void start(bool sites) {
@@ -64,6 +66,15 @@ static void calls_of_many_sizes_are_counted(void) {
   for (int i = 0; i < 40; i++)
     for (int size = 0; size < SIZES; size++) passes(LEAST_SIZE + (size * 7 + i) % SIZES);
   CHECK(calls_at(OA_SITE_NONE) == 40 * SIZES);
+  CHECK_OK(oa_accelerate_stop());
+}
+
+static void calls_of_another_form_have_times_of_their_own(void) {
+  start(false);
+  for (int form = 0; form < 2; form++) {
+    for (int i = 0; i < 3; i++) CHECK(!form_passes(8, form));
+    CHECK(form_passes(8, form));
+  }
   CHECK_OK(oa_accelerate_stop());
 }
 
@@ -120,6 +131,7 @@ static void calls_of_threads_are_counted(void) {
 int main(void) {
   most_calls_pass_after_the_first_two();
   calls_of_many_sizes_are_counted();
+  calls_of_another_form_have_times_of_their_own();
   the_lines_of_a_loop_get_their_shares();
   calls_of_threads_are_counted();
   return failures();

@@ -198,7 +198,7 @@ def test_numpys_own_functions(solver: str, dtype: str) -> None:
     agree(*both(solver, lambda: [np.linalg.inv(A)], f"{t}inv"), dtype)
     agree(*both(solver, lambda: [np.linalg.det(A)], f"{t}getrf"), dtype)
     agree(*both(solver, lambda: [np.linalg.cholesky(S)], f"{t}cholesky"), dtype)
-    agree(*both(solver, lambda: [np.linalg.eigvalsh(S)], f"{t}eigh"), dtype)
+    agree(*both(solver, lambda: [np.linalg.eigvalsh(S)], f"{t}eigvalsh"), dtype)
     agree(*both(solver, lambda: [np.linalg.svd(T, compute_uv=False)], f"{t}svd"), dtype)
     agree(*both(solver, lambda: np.linalg.lstsq(T, numbers((30, 2), dtype), rcond=None), f"{t}lstsq"), dtype)
     agree(*both(solver, lambda: np.linalg.qr(T), f"{t}qr", f"{t}qr_q"), dtype)

@@ -80,7 +80,7 @@ def test_eigenvalues_and_vectors(solver: str, dtype: str, triangle: str) -> None
     agree(w, np.linalg.eigh(S, triangle)[0], dtype)
     agree(full @ v, v * w, dtype)
     agree((v.conj().T @ v).astype(dtype), np.eye(27, dtype=dtype), dtype)
-    values = sent(solver, lambda: np.linalg.eigvalsh(S, triangle), f"{KINDS[dtype]}eigh")
+    values = sent(solver, lambda: np.linalg.eigvalsh(S, triangle), f"{KINDS[dtype]}eigvalsh")
     agree(values, w, dtype)
 
 
@@ -159,6 +159,21 @@ def test_the_cpu_decides_about_a_rank_in_doubt(solver: str) -> None:
     np.testing.assert_allclose(results[0], np.linalg.lstsq(small, b, 1e-12)[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("rcond", [None, -1, 1e-15, np.nan])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_the_cpu_decides_about_a_rank_in_doubt_in_fortran_order(solver: str, dtype: str, rcond: float | None) -> None:
+    for columns in range(20, 24):
+        A, b = np.asfortranarray(numbers(40, columns, dtype)), numbers(40, 2, dtype)
+        A[:, 7] = 3 * A[:, 5] - A[:, 6]
+        expected = np.linalg.lstsq(A, b, rcond)
+        with accelerate(solver, margin=0) as on:
+            results = np.linalg.lstsq(A, b, rcond)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, wanted)
+        (row,) = on.report.rows
+        assert (row.routine, row.gone, row.refused) == (f"{KINDS[dtype]}gelsd", 0, {"info or values are odd": 1})
+
+
 def test_least_squares_of_other_shapes_take_the_hook_of_lapack(solver: str) -> None:
     A, b = numbers(40, 67), numbers(67, 2)
     for M, B, gone in ((A, b[:40], 0), (A[:, :40], b[:40], 1), (A.T[:, :39], b, 1)):
@@ -212,9 +227,19 @@ PARTS: dict[str, Callable[[np.ndarray], Any]] = {
 def test_parts_of_a_matrix_go_without_a_copy(solver: str, name: str) -> None:
     A, call = positive(48), PARTS[name]
     expected, before = call(A), A.copy()
-    routine = {"part": "gram", "transpose": "gram", "eigvalsh": "eigh"}.get(name.split()[0], name.split()[0])
+    routine = {"part": "gram", "transpose": "gram"}.get(name.split()[0], name.split()[0])
     agree(sent(solver, lambda: call(A), f"d{routine}"), expected, "f8")
     np.testing.assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("name", [*PARTS])
+def test_floating_point_flags_of_a_device_do_not_reach_the_program(solver: str, name: str) -> None:
+    """Products of the small numbers underflow, on the device as on the CPU."""
+    A, call = positive(48), PARTS[name]
+    with np.errstate(all="raise"), accelerate(solver, margin=0) as on:
+        call(A)
+        call(1e-170 * A + np.eye(48))
+    assert on.report.gone > 0
 
 
 def test_factors_take_the_place_of_a_part(solver: str) -> None:
@@ -268,7 +293,7 @@ def test_other_arrays_take_the_hooks_of_lapack_and_blas(solver: str, name: str) 
     expected = call(A)
     with accelerate(solver, margin=0) as on:
         agree(call(A), expected, "f8")
-    loops = ("dsolve", "dinv", "dcholesky", "deigh", "dgram", "dqr", "dqr_q", "dlstsq")
+    loops = ("dsolve", "dinv", "dcholesky", "deigh", "deigvalsh", "dgram", "dqr", "dqr_q", "dlstsq")
     assert not {row.routine for row in on.report.rows} & {*loops} and on.report.gone > 0, on.report
 
 
