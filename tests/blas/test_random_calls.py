@@ -696,26 +696,27 @@ def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call
     assert totals[0] > calls // 2 and (calls < 500 or totals[1] > calls // 200), totals
 
 
-COUNTS = pytest.mark.parametrize(
-    "calls", [pytest.param(60, id="short"), pytest.param(CALLS, id="all", marks=pytest.mark.slow)]
-)
+def counts(short: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "calls", [pytest.param(short, id="short"), pytest.param(CALLS, id="all", marks=pytest.mark.slow)]
+    )
 
 
 @pytest.mark.later("host", "s", "c")
-@COUNTS
+@counts(240)  # each function is among them
 @pytest.mark.parametrize("letter", "sdcz")
 def test_random_calls_of_blas_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:
     programs(device, letter, calls, portable)
 
 
 @pytest.mark.later("host", "s", "c")
-@COUNTS
+@counts(60)
 @pytest.mark.parametrize("letter", "sdcz")
 def test_random_calls_of_the_library_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:
     programs(device, letter, calls, vendors)
 
 
-@COUNTS
+@counts(60)
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, calls: int) -> None:
     make = Maker(device, letter, f"{SEED} {letter} rotations")
