@@ -325,7 +325,6 @@ def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_pat
         assert x[2] == value
 
 
-@pytest.mark.later
 @pytest.mark.promise("T67")
 @pytest.mark.parametrize(
     ("word", "place"),

@@ -68,7 +68,7 @@ def test_many_arrays_are_resident_and_memory_is_flat(device: str) -> None:
     assert Device(device).residency.kept == 0
 
 
-@pytest.mark.later
+@pytest.mark.later("host")
 @pytest.mark.promise("T17")
 def test_threads_lend_write_and_release(device: str) -> None:
     shared, errors = ramp(), []
