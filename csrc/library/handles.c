@@ -39,15 +39,21 @@ static int vendor(const oa_library *library, const char *action, int status) {
   return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, action, text);
 }
 
-/* Takes an idle handle of the stream, or else of no stream; a captured stream can't wait for the calls of the latter.
- * Returns a handle of NULL if there is none. Called with the lock. */
+/* Returns whether calls with the handle may still run on a stream that is gone. Shared handles have other memory for
+ * each stream. */
+static bool may_run(const idle_handle *idle) {
+  return !idle->library->shares_handles && idle->after && idle->ticket > idle->after->waited;
+}
+
+/* Takes an idle handle of the stream, or else of no stream; a captured stream takes none whose former calls may still
+ * run, because it can't wait for them. Returns a handle of NULL if there is none. Called with the lock. */
 static idle_handle take_idle(const oa_library *library, const oa_stream *stream, int on_device, bool captured) {
   idle_handle **chosen = NULL;
   for (idle_handle **link = &idle_handles; *link; link = &(*link)->next) {
     const idle_handle *idle = *link;
     if (idle->library != library || idle->device != stream->device) continue;
     const bool is_own = idle->stream == stream && idle->on_device == on_device;
-    if (is_own || (!idle->stream && !(captured && idle->ticket))) chosen = link;
+    if (is_own || (!idle->stream && !(captured && may_run(idle)))) chosen = link;
     if (is_own) break;
   }
   if (!chosen) return (idle_handle){.handle = NULL};
@@ -103,8 +109,7 @@ int oa_library_take_handle(const oa_library *library, oa_stream *stream, int on_
   idle_handle idle = {.handle = NULL};
   if (own && !*handle) idle = take_idle(library, stream, on_device, captured);
   const bool is_bound = idle.handle && idle.stream;
-  /* A library may use a handle's own memory in each call. Shared handles change it with the stream. */
-  if (idle.ticket && !library->shares_handles) status = oa_stream_after(stream, idle.after, idle.ticket);
+  if (idle.handle && may_run(&idle)) status = oa_stream_after(stream, idle.after, idle.ticket);
   if (status && idle.handle) keep_idle(&idle);
   oa_unlock();
   if (status || *handle) return status;

@@ -11,6 +11,7 @@
 #include "region/leave.h"
 #include "region/residency.h"
 #include "region/slot.h"
+#include "region/update.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -571,6 +572,22 @@ static int find_streams(oa_region_state *region, const oa_region_options *option
   return status;
 }
 
+/* Guards the arrays. A region around this one may have brought their bytes to the device already. */
+static int guard_arrays(const oa_lent_array *lent, int count, const oa_region_options *options) {
+  for (int i = 0; i < count; i++) {
+    oa_mapping *mapping = lent[i].mapping;
+    if (!mapping) continue;
+    const char *name = options->names ? options->names[lent[i].array - lent[0].array] : NULL;
+    const int status = oa_guard_begin(mapping, lent[i].view, name, options->place, lent[i].array->flags & OA_READ_ONLY);
+    if (status) return status;
+    if (!mapping->guard || oa_host_writes(mapping->at.low, mapping->at.high)) continue;
+    for (int g = 0; g < mapping->group_count; g++)
+      if (mapping->groups[g].dirty) oa_guard_arm(mapping, &mapping->groups[g], true);
+    oa_guard_arm_equal(mapping);
+  }
+  return OA_OK;
+}
+
 /* Fills an empty region with streams, mappings, their memory, and slots. After a failure the region keeps the finished
  * parts. */
 static int fill_region(oa_region_state *region, const oa_region_options *options, oa_lent_array *lent,
@@ -588,11 +605,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   const int noted = note_allocations(region);
   region->entered = region->stream->ticket;
   if (status || (status = noted)) return status;
-  for (int i = 0; i < count && !status && (options->guard || oa_guard_everywhere()); i++)
-    if (lent[i].mapping)
-      status = oa_guard_begin(lent[i].mapping, lent[i].view,
-                              options->names ? options->names[lent[i].array - lent[0].array] : NULL, options->place,
-                              lent[i].array->flags & OA_READ_ONLY);
+  if (options->guard || oa_guard_everywhere()) status = guard_arrays(lent, count, options);
   return status ? status : make_slots(region, lent, count);
 }
 

@@ -99,9 +99,24 @@ static void open_pages(zone *s) {
     if (begin_opening(s)) finish_opening(s);
 }
 
+/* Returns whether the pages of two zones overlap. Mappings of several devices have zones of the same pages. */
+static bool overlap(const zone *s, uintptr_t low, uintptr_t high) {
+  return atomic_load(&s->low) < high && low < atomic_load(&s->high);
+}
+
+/* Returns whether another device is newer than some of the zone's pages, so that they can't be read. */
+static bool is_closed_by_another(const zone *s) {
+  for (const zone *other = atomic_load(&zones); other; other = other->next)
+    if (other != s && atomic_load(&other->state) == ARMED && atomic_load(&other->newer) && !other->cut &&
+        overlap(other, atomic_load(&s->low), atomic_load(&s->high)))
+      return true;
+  return false;
+}
+
 /* Closes the pages, to writes only unless `newer`. A late handler of an earlier fault must not open them meanwhile. */
 static void close_pages(zone *s, bool newer) {
   int state = atomic_load(&s->state);
+  if (!newer && is_closed_by_another(s)) return;
   do {
     if (state == ARMED && !s->cut && atomic_load(&s->newer) == newer) return;
     if (state == OPENING) {
@@ -321,6 +336,15 @@ void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high) {
   }
 }
 
+/* Closes the pages again that other devices' zones have in [low, high), unless an update has made them usable. */
+static void close_others(uintptr_t low, uintptr_t high) {
+  for (zone *s = atomic_load(&zones); s; s = s->next) {
+    if (atomic_load(&s->state) != ARMED || s->cut || !overlap(s, low, high)) continue;
+    s->cut = true;
+    close_pages(s, atomic_load(&s->newer));
+  }
+}
+
 void oa_guard_end(oa_mapping *mapping) {
   oa_guard *guard = mapping->guard;
   if (!guard) return;
@@ -329,10 +353,12 @@ void oa_guard_end(oa_mapping *mapping) {
     zone *s = guard->zones;
     guard->zones = s->sibling;
     open_pages(s);
+    const uintptr_t low = atomic_load(&s->low), high = atomic_load(&s->high);
     atomic_store(&s->low, 0);
     atomic_store(&s->high, 0);
     s->sibling = idle;
     idle = s;
+    close_others(low, high);
   }
   free(guard);
 }

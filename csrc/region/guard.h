@@ -14,8 +14,8 @@ int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *
 /* Makes the group's pages untouchable if the device has newer bytes, or read-only if it has the same ones. Must not be
  * called while an update lets the host write the pages. */
 void oa_guard_arm(oa_mapping *mapping, const oa_group *group, bool newer);
-/* Makes the pages of all groups read-only of which the device has the host's bytes, if the mapping is guarded. Must not
- * be called while an update lets the host write some of the mapping. */
+/* If the mapping is guarded, makes read-only the pages of each group whose bytes are the same on the host and the
+ * device. Must not be called while an update lets the host write some of the mapping. */
 void oa_guard_arm_equal(oa_mapping *mapping);
 /* Makes the pages that overlap [low, high) usable until the group is armed again. */
 void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high);

@@ -720,7 +720,8 @@ static int begin_writing(const plan *p, oa_writing **handle) {
   return OA_OK;
 }
 
-/* Guards the mapping's equal groups again, unless an update lets the host write some of the mapping. */
+/* Guards the groups again whose bytes are the same on the host and the device, unless an update lets the host write
+ * some of the mapping. */
 static void guard_equal(oa_mapping *mapping) {
   if (!oa_host_writes(mapping->at.low, mapping->at.high)) oa_guard_arm_equal(mapping);
 }

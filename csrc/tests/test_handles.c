@@ -1,6 +1,6 @@
 /* The handles that calls take: an open call has a handle for itself, unless the library's handles are shared. */
 #include "check.h"
-#include "library/library.h"
+#include "library/handles.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -184,6 +184,27 @@ static void test_streams_of_callers(oa_device *of, int device) {
   CHECK(created == before + 2);
 }
 
+/* A captured stream can't wait for a handle's former calls, but takes the handle once they are over. */
+static void test_captured_streams(oa_device *of, int device) {
+  const int before = created;
+  for (int turn = 0; turn < 8; turn++) {
+    oa_region *region;
+    reading a;
+    void *stream, *captured;
+    CHECK_OK(of->backend->stream_create(of, &stream));
+    const oa_region_options options = OA_SIZED(oa_region_options, .stream = stream, .has_stream = 1);
+    CHECK_OK(oa_region_enter(device, &options, &array, 1, &region));
+    CHECK_OK(begin(&a, &exclusive, 0));
+    CHECK_OK(oa_library_take_handle(&exclusive, a.call.stream, 1, true, &captured));
+    CHECK(captured && captured != a.call.handle);
+    oa_library_return_handle(&exclusive, a.call.stream, 1, captured);
+    CHECK_OK(oa_end(&a.call, 0));
+    CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
+    CHECK_OK(oa_region_wait(region));
+  }
+  CHECK(created <= before + 4);
+}
+
 int main(void) {
   int device;
   oa_region *region;
@@ -196,5 +217,6 @@ int main(void) {
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_OK(oa_region_wait(region));
   test_streams_of_callers(oa_device_of(device), device);
+  test_captured_streams(oa_device_of(device), device);
   return failures();
 }

@@ -166,6 +166,30 @@ def test_a_write_after_an_update_is_an_exception(device: str) -> None:
         assert dy.to_host().sum() == 7 * N
 
 
+def test_an_inner_region_guards_bytes_that_the_device_has_already(device: str) -> None:
+    x, y = ones(), ones()
+    with offload_args(x, y, device=device) as (dx, dy):
+        blas.copy(dx, dy)
+        with offload_args(In(x), In(y), device=device, guard=True):
+            with pytest.raises(GuardError, match="the host wrote x"):
+                writeable(x)[N // 2] = 5
+                settle()
+            with pytest.raises(GuardError, match="the host read or wrote y"):
+                y.sum()
+                settle()
+
+
+def test_the_guard_of_one_device_stays_when_another_device_returns_the_array() -> None:
+    x = ones()
+    with offload_args(In(x), device="sim:0", guard=True) as (first,):
+        blas.asum(first)
+        with offload_args(In(x), device="sim:1", guard=True) as (second,):
+            blas.asum(second)
+        with pytest.raises(GuardError, match="lent at .* to sim:0"):
+            writeable(x)[N // 2] = 5
+            settle()
+
+
 def test_a_file_that_can_only_be_read_stays_so(device: str, tmp_path: Path) -> None:
     ones().tofile(tmp_path / "x")
     x, y = np.memmap(tmp_path / "x", np.float32, mode="r"), ones()
