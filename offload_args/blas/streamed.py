@@ -37,7 +37,7 @@ from .tiles import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -258,6 +258,17 @@ def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
     return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
 
 
+def _lent_parts(work: _Product, parts: Sequence[slice], result: Access) -> Iterator[tuple[Tile, Access]]:
+    """Yield the parts of the arrays that _by_panels lends."""
+    (m, n), all_terms = work.C.shape, (0, work.depth)
+    by_rows = _by_rows(work)
+    yield _block("B", all_terms, (0, n), work.trans_b) if by_rows else _block("A", (0, m), all_terms, work.trans_a), In
+    for part in parts:
+        own = part.start, part.stop
+        yield _block("A", own, all_terms, work.trans_a) if by_rows else _block("B", all_terms, own, work.trans_b), In
+        yield _block("C", own, (0, n)) if by_rows else _block("C", (0, m), own), result
+
+
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     """Compute panels of C: rows from rows of op(A) and op(B), or columns from op(A) and columns of op(B)."""
     along, across = work.C.shape if _by_rows(work) else work.C.shape[::-1]
@@ -272,10 +283,7 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     parts = [slice(start, min(start + starts.step, along)) for start in starts]
     result: Access = Out if work.beta == 0 and work.depth else InOut
 
-    arrays = {"A": work.A, "B": work.B, "C": work.C}
-    accesses: dict[str, Access] = {"A": In, "B": In, "C": result}
-    whole = {key: Tile(key, 0, array.shape[0], 0, array.shape[1]) for key, array in arrays.items()}
-    check_lent("blas.gemm", arrays, [(whole[key], access) for key, access in accesses.items()], devices)
+    check_lent("blas.gemm", {"A": work.A, "B": work.B, "C": work.C}, _lent_parts(work, parts, result), devices)
 
     def panels(device: Device, following: Callable[[], int | None]) -> None:
         with offload_args(In(_whole(work)), device=device) as (whole,):

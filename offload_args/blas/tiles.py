@@ -56,6 +56,8 @@ _READ: Final = 2 * THREADS + 4
 _LEAST_IN_PLACES: Final = 16 << 20
 # A triangle comes down in strips of at most this number of bytes.
 _STRIP: Final = 1 << 22
+# A lent operand is checked in this number of strips: the check needs memory for one of them.
+_STRIPS: Final = 16
 
 
 # The name of an argument of a region of this module in messages.
@@ -671,19 +673,35 @@ def check_lent(
 
 
 def _check_access(name: str, tile: Tile, part: NDArray[Any], access: Access, device: Device) -> None:
-    """Lend a part of a lent array as a computation would, and check a call that reads it. Nothing moves."""
+    """Lend a part of a lent array as a computation would, and check calls that read it. Nothing moves."""
     try:
         region = offload_args(access(part), device=device)
         (pointer,) = region.open()
         try:
             if access is not Out:
-                with offload_args(Scratch(part.shape, part.dtype), device=device) as (copy,), checking():
-                    copy.copy_from(pointer)
+                _check_reads(pointer, device)
         finally:
             region.discard()
     except OffloadError as error:
         rename(error, _OF_A_LENT_ARRAY, f"{name}: {tile.name}")
         raise
+
+
+def _check_reads(pointer: DevicePtr, device: Device) -> None:
+    """Check calls that read all elements of a matrix, strip by strip: the memory may have no room for a second one."""
+    along = int(pointer.shape[1] > pointer.shape[0])
+    longest = pointer.shape[along]
+    shape = [*pointer.shape]
+    shape[along] = -(-longest // _STRIPS)
+    with offload_args(Scratch(tuple(shape), pointer.dtype), device=device) as (copy,):
+        for start in range(0, longest, shape[along]):
+            strip = slice(start, min(start + shape[along], longest))
+            size = slice(strip.stop - start)
+            with checking():
+                if along:
+                    copy[:, size].copy_from(pointer[:, strip])
+                else:
+                    copy[size].copy_from(pointer[strip])
 
 
 def _accesses(tasks: Iterable[Task]) -> Iterator[tuple[Tile, Access]]:

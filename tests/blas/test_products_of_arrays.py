@@ -152,6 +152,57 @@ def test_arrays_may_be_lent_already(on: str, small_parts: None) -> None:
     np.testing.assert_allclose(C, 2 * (A @ B), atol=1e-12)
 
 
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_a_lent_operand_needs_no_second_copy(by_rows: bool, small_parts: None) -> None:
+    """The memory suffices for the lent operand and the parts, but for no other array of the operand's size."""
+    wide, narrow = numbers((2000, 16), "float64", "C", 1), numbers((16, 16), "float64", "C", 2)
+    arrays = {"A": wide, "B": narrow} if by_rows else {"A": narrow, "B": wide.T}
+    C = np.zeros((2000, 16) if by_rows else (16, 2000), order="C" if by_rows else "F")
+    device = testing.sim_device(capacity=400 << 10)
+    with offload_args(In(arrays["A" if by_rows else "B"]), device=device):
+        blas.gemm(1.0, arrays["A"], arrays["B"], 0.0, C, devices=[device])
+    testing.sim_device()
+    np.testing.assert_allclose(C, arrays["A"] @ arrays["B"])
+
+
+def test_a_lent_operand_may_exceed_the_memory_of_another_device(small_parts: None) -> None:
+    A, B = numbers((2000, 16), "float64", "C", 1), numbers((16, 16), "float64", "C", 2)
+    C = np.zeros((2000, 16))
+    holds, other = testing.sim_device(capacity=1 << 20), testing.sim_device(capacity=100 << 10, index=1)
+    with offload_args(In(A), device=holds):
+        blas.gemm(1.0, A, B, 0.0, C, devices=[holds, other])
+    testing.sim_device()
+    testing.sim_device(index=1)
+    np.testing.assert_allclose(C, A @ B)
+
+
+def test_a_lent_operand_of_all_parts_needs_no_second_copy_on_another_device(small_parts: None) -> None:
+    """The other device has memory for this operand and a few parts, but not for two such operands."""
+    A, B = numbers((64, 100), "float64", "C", 1), numbers((100, 400), "float64", "C", 2)
+    C = np.zeros((64, 400))
+    holds, other = testing.sim_device(capacity=1 << 20), testing.sim_device(capacity=550 << 10, index=1)
+    with offload_args(In(B), device=holds):
+        blas.gemm(1.0, A, B, 0.0, C, devices=[holds, other])
+    testing.sim_device()
+    testing.sim_device(index=1)
+    np.testing.assert_allclose(C, A @ B)
+
+
+def test_a_check_of_lent_operands_leaves_the_arrays_that_stay_on_the_device(small_parts: None) -> None:
+    stays, A, B = np.ones(250_000), numbers((12_000, 32), "float64", "C", 1), numbers((32, 32), "float64", "C", 2)
+    C = np.zeros((12_000, 32))
+    device = testing.sim_device(capacity=7 << 20)
+    with offload_args(In(stays), device=device, resident=True) as (pointer,):
+        blas.asum(pointer)
+    with offload_args(In(A), device=device):
+        blas.gemm(1.0, A, B, 0.0, C, devices=[device])
+    with testing.counting(device) as moved, offload_args(In(stays), device=device, resident=True) as (pointer,):
+        blas.asum(pointer)
+    testing.sim_device()
+    assert moved.bytes_up == 0
+    np.testing.assert_allclose(C, A @ B)
+
+
 def test_parts_of_larger_arrays_and_strides(on: str, small_parts: None) -> None:
     A, B, C = (numbers((90, 90), "float64", "C", seed) for seed in (1, 2, 3))
     before = C.copy()
