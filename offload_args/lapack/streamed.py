@@ -53,7 +53,8 @@ _WIDE: Final = 512
 # Panels that fit into the memory: if each is computed alone, and if unfinished ones stay there.
 _PANELS: Final = THREADS
 _IN_PLACES: Final = 16
-# Columns of the narrowest panel that stays unfinished: with less, the device would compute more slowly than bytes move.
+# Columns of the narrowest panel that stays unfinished: with fewer, the device would compute more slowly than bytes
+# move.
 _NARROWEST_IN_PLACES: Final = 128
 
 
@@ -411,7 +412,9 @@ class _LU(NamedTuple):
         steps = [self._update(panel, 0 if panel >= present else panel[0]) for panel in left]
         if own[1] <= self.size:
             steps.append(Step(self._factor(own)))
-        return Task(self.tile(own), steps, after=tuple(map(self.tile, {*left, *after})))
+        # Steps read all rows of the panels from `present` on, which then come first by themselves.
+        earlier = {*(panel for panel in left if panel < present), *after}
+        return Task(self.tile(own), steps, after=tuple(map(self.tile, earlier)))
 
     def moves_rows(self, first: int, last: int) -> bool:
         return bool((self.ipiv[first:last] != np.arange(first + 1, last + 1)).any())

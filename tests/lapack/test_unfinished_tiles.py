@@ -99,6 +99,23 @@ def test_a_large_matrix_goes_up_few_times_for_its_panels(order: Any) -> None:
     testing.sim_device()
 
 
+def test_panels_that_stay_unfinished_are_updated_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_needs, programs = tiles._needs, []
+
+    def needs(tasks: Any) -> list[set[int]]:
+        programs.append(find_needs(tasks))
+        return programs[-1]
+
+    monkeypatch.setattr(tiles, "_needs", needs)
+    A, ipiv = np.asfortranarray(Matrices("float64").general(N, N)), np.empty(N, np.int32)
+    lapack.getrf(A, ipiv, devices=[small(CAPACITY * 3)])
+    testing.sim_device()
+    chains: list[int] = []  # for each task, the number of tasks that have to come one after the other up to it
+    for before in programs[0]:
+        chains.append(1 + max((chains[i] for i in before), default=0))
+    assert max(chains) < len(chains) / 3 and len(chains) > 2 * N / 4  # panels of 4 columns, each in many tasks
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_random_shapes_and_capacities_of_panels(dtype: str) -> None:
     matrices, random = Matrices(dtype), np.random.default_rng(7)
