@@ -162,7 +162,7 @@ class LentMatrix:
 
 
 def _refuse_operator(name: str, remedy: str) -> None:
-    def refusing(self: LentMatrix, other: object = None) -> NoReturn:
+    def refusing(self: LentMatrix, *others: object) -> NoReturn:
         raise HostAccessError(f"sparse.Matrix: {name} is not an operator of matrices on a device; {remedy}")
 
     refusing.__name__ = name
@@ -173,9 +173,11 @@ def _refuse_operator(name: str, remedy: str) -> None:
 # The methods are set here, so that static checkers do not find them, and report every use.
 for _name in ("__mul__", "__rmul__"):
     _refuse_operator(_name, "A @ x is the product, and blas.scal(number, A.data) a multiple")
-_refuse_operator("__rmatmul__", 'write A.T @ x, or sparse.matmul(A, x, trans="T")')
-for _name in "add radd sub rsub truediv pow neg".split():
+_refuse_operator("__rmatmul__", "write A.T @ x.T, which is the transpose of x @ A")
+for _name in "add radd sub rsub truediv pow neg abs".split():
     _refuse_operator(f"__{_name}__", "to_host() makes an array of SciPy, which has it")
+for _name in "rtruediv floordiv rfloordiv mod rmod divmod rdivmod rpow pos".split():
+    _refuse_operator(f"__{_name}__", "to_host().toarray() makes a NumPy array, which has it")
 
 
 @contextmanager

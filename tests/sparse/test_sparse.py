@@ -617,7 +617,7 @@ def test_pointers_that_do_not_fit_are_named(on: str) -> None:
             with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: __r?mul__ is not .*; A @ x is the product"):
                 product()
         for product in (lambda: x @ dA, lambda: dx @ dA):
-            with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: __rmatmul__ is not .*; write A\.T @ x"):
+            with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: __rmatmul__ is not .*; write A\.T @ x\.T, wh"):
                 product()
         for result in (lambda: dA + dA, lambda: dx - dA, lambda: dA / 2.0, lambda: -dA):
             with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: .*; to_host\(\) makes an array of SciPy"):
@@ -629,6 +629,41 @@ def test_pointers_that_do_not_fit_are_named(on: str) -> None:
     with offload_args(x, device=on) as (dx,), pytest.raises(StalePointerError, match=r"A belongs to a region that has"):
         assert dA @ dx
     assert "of a block that has ended" in repr(dA) and not dA.live
+
+
+def test_the_remedy_for_a_dense_left_operand_gives_the_transpose(on: str) -> None:
+    elements = dense("float64")
+    x, X = np.arange(1.0, 7.0), np.arange(18.0).reshape(3, 6)
+    with sparse.lend(matrix(elements), device=on) as dA, offload_args(x, X, device=on) as (dx, dX):
+        for left, host in ((dx, x), (dX, X)):
+            with pytest.raises(HostAccessError, match=r"write A\.T @ x\.T, which is the transpose of x @ A"):
+                assert left @ dA
+            agree((dA.T @ left.T).to_host().T, host @ elements, "float64")
+
+
+@pytest.mark.parametrize(
+    ("result", "name", "remedy"),
+    [
+        (lambda dA, dx: abs(dA), "abs", r"to_host\(\) makes an array of SciPy, which has it"),
+        (lambda dA, dx: dA**2, "pow", r"to_host\(\) makes an array of SciPy, which has it"),
+        (lambda dA, dx: pow(dA, 2, 3), "pow", r"to_host\(\) makes an array of SciPy, which has it"),
+        (lambda dA, dx: dx**dA, "rpow", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: 2 / dA, "rtruediv", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dx / dA, "rtruediv", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dA // 2, "floordiv", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dx // dA, "rfloordiv", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dA % 2, "mod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dx % dA, "rmod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: divmod(dA, 2), "divmod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: divmod(dx, dA), "rdivmod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: +dA, "pos", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+    ],
+)
+def test_operators_of_a_lent_matrix_name_an_array_that_has_them(result: Any, name: str, remedy: str, on: str) -> None:
+    x = np.ones(8)
+    with sparse.lend(matrix(dense("float64")), device=on) as dA, offload_args(x, device=on) as (dx,):
+        with pytest.raises(HostAccessError, match=rf"^sparse\.Matrix: __{name}__ is not an operator .*; {remedy}"):
+            result(dA, dx)
 
 
 def test_results_that_overlap_an_operand_are_refused(on: str) -> None:
