@@ -259,10 +259,15 @@ def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Ma
     return facts.ld_f
 
 
-def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code: int, reason: str) -> None:
-    """Check a vector without an increment: its dtype and size, and that its elements are contiguous."""
+def vector(
+    function: str, operand: str, pointer: DevicePtr[Any], size: int, code: int, reason: str, dtype_reason: str = ""
+) -> None:
+    """Check a vector without an increment: its dtype and size, and that its elements are contiguous.
+
+    reason, dtype_reason: why it needs this size, and this dtype.
+    """
     need_pointer(function, operand, pointer)
-    need_dtype(function, operand, pointer, (code,), f" {reason}" if "dtype" in reason else "")
+    need_dtype(function, operand, pointer, (code,), f" {dtype_reason}" if dtype_reason else "")
     contiguous(function, operand, pointer, size, reason)
 
 

@@ -100,7 +100,7 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
         raise ArgumentError(f"{name}: itype must be 1, 2 or 3, got {shown(itype)}")
     a, b = square(name, "A", A), matrix(name, "B", B, like=A)
     need_shape(name, "B", B, A._shape, "as A has")
-    vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
+    vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order", "for A of that dtype")
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
     lda, ldb = (a.ld_f, b.ld_f) if a.ld_f and b.ld_f else (a.ld_c, b.ld_c)
@@ -252,7 +252,7 @@ def _general(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | N
     name = "lapack.geev"
     t = letter_of(name, "A", A)
     a = square(name, "A", A)
-    vector(name, "w", w, a.rows, COMPLEX_OF[t], "for A of that order and dtype")
+    vector(name, "w", w, a.rows, COMPLEX_OF[t], "for A of that order", "for A of that dtype")
     for operand, V in (("VL", VL), ("VR", VR)):
         if V is not None:
             facts = matrix(name, operand, V, like=w)

@@ -64,7 +64,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
     t, a = letter_of(name, "A", A), matrix(name, "A", A)
     m, n, k = a.rows, a.columns, min(a.rows, a.columns)
     columns(name, "B", B, max(m, n), "for A of that shape", A)
-    vector(name, "s", s, k, REAL_OF[t], "for A of that shape and dtype")
+    vector(name, "s", s, k, REAL_OF[t], "for A of that shape", "for A of that dtype")
     limit = float(rcond)
     if np.isnan(limit):
         raise ArgumentError(f"{name}: rcond needs to be a number, got nan; leave it out for the dtype's own precision")

@@ -87,7 +87,7 @@ def symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: st
     need_option(name, "jobz", jobz, ("N", "V"))
     need_option(name, "uplo", uplo, ("U", "L"))
     a = square(name, "A", A)
-    vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
+    vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order", "for A of that dtype")
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
     # In C order, the library reads conj(A), which has the same eigenvalues.
@@ -239,7 +239,7 @@ def _job(
     t = letter_of("lapack.gesvd", "A", A)
     a = matrix("lapack.gesvd", "A", A)
     m, n, k = a.rows, a.columns, min(a.rows, a.columns)
-    vector("lapack.gesvd", "s", s, k, REAL_OF[t], "for A of that shape and dtype")
+    vector("lapack.gesvd", "s", s, k, REAL_OF[t], "for A of that shape", "for A of that dtype")
     jobu, u = _vectors("U", U, "jobu", jobu, {"A": (m, m), "S": (m, k)}, A)
     jobvt, vt = _vectors("VT", VT, "jobvt", jobvt, {"A": (n, n), "S": (k, n)}, A)
     vendor_of("lapack.gesvd", A)

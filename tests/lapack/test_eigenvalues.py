@@ -301,7 +301,7 @@ def test_wrong_operands_of_eigenvalues_are_refused_by_name(device: str) -> None:
             ),
             (lambda: lapack.sygvd(dA.T, dA, dw), ArgumentError, r"^lapack\.sygvd: B .*needs Fortran order, as A has"),
             (lambda: lapack.sygvd(dA, dA, dw, itype=4, jobz="N"), ArgumentError, r"itype must be 1, 2 or 3, got 4"),
-            (lambda: lapack.geev(dA, dw), DTypeError, r"^lapack\.geev: w needs complex128 for A of that order and dty"),
+            (lambda: lapack.geev(dA, dw), DTypeError, r"^lapack\.geev: w needs complex128 for A of that dtype, got"),
             (lambda: lapack.geev(dtall, dc), ArgumentError, r"^lapack\.geev: A .* needs as many rows as columns"),
             (lambda: functions.geev(dA.T, dc, VR=3), HostPointerError, r"^lapack\.geev: VR needs a DevicePtr"),
             (lambda: functions.sytrf(dA, None), HostPointerError, r"^lapack\.sytrf: ipiv needs a DevicePtr"),
