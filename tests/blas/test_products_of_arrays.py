@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, open_or_skip
 from helpers.processes import printed
+from helpers.residency import ramp
 from offload_args import Device, In, blas, linalg, offload_args, testing
 from offload_args.blas import streamed
 from offload_args.errors import (
@@ -189,7 +190,7 @@ def test_a_lent_operand_of_all_parts_needs_no_second_copy_on_another_device(smal
 
 
 def test_a_check_of_lent_operands_leaves_the_arrays_that_stay_on_the_device(small_parts: None) -> None:
-    stays, A, B = np.ones(250_000), numbers((12_000, 32), "float64", "C", 1), numbers((32, 32), "float64", "C", 2)
+    stays, A, B = ramp(500_000), numbers((12_000, 32), "float64", "C", 1), numbers((32, 32), "float64", "C", 2)
     C = np.zeros((12_000, 32))
     device = testing.sim_device(capacity=7 << 20)
     with offload_args(In(stays), device=device, resident=True) as (pointer,):
