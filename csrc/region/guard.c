@@ -116,7 +116,6 @@ static bool is_closed_by_another(const zone *s) {
 /* Closes the pages, to writes only unless `newer`. A late handler of an earlier fault must not open them meanwhile. */
 static void close_pages(zone *s, bool newer) {
   int state = atomic_load(&s->state);
-  if (!newer && is_closed_by_another(s)) return;
   do {
     if (state == ARMED && !s->cut && atomic_load(&s->newer) == newer) return;
     if (state == OPENING) {
@@ -296,7 +295,8 @@ static void arm_pages(oa_mapping *mapping, int view, uintptr_t low, uintptr_t hi
   zone *s = zone_from(mapping->guard, low);
   if (s && atomic_load(&s->high) != high) return; /* a zone of another view begins at this page; one zone is enough */
   if (!s && !(s = zone_new(mapping, view, low, high))) return;
-  close_pages(s, newer);
+  const bool is_elsewhere = mapping->special & OA_IS_ELSEWHERE;
+  if (newer || !is_elsewhere || !is_closed_by_another(s)) close_pages(s, newer);
 }
 
 void oa_guard_arm(oa_mapping *mapping, const oa_group *group, bool newer) {
@@ -358,7 +358,7 @@ void oa_guard_end(oa_mapping *mapping) {
     atomic_store(&s->high, 0);
     s->sibling = idle;
     idle = s;
-    close_others(low, high);
+    if (mapping->special & OA_IS_ELSEWHERE) close_others(low, high);
   }
   free(guard);
 }
