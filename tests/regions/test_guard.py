@@ -166,6 +166,7 @@ def test_a_write_after_an_update_is_an_exception(device: str) -> None:
         assert dy.to_host().sum() == 7 * N
 
 
+@pytest.mark.copies
 def test_an_inner_region_guards_bytes_that_the_device_has_already(device: str) -> None:
     x, y = ones(), ones()
     with offload_args(x, y, device=device) as (dx, dy):
