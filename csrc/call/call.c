@@ -458,7 +458,8 @@ static __attribute__((noinline)) int wait_for_end(const oa_call *call) {
   return status;
 }
 
-/* Undoes prepare_library: the device is no longer current, and the caller's handle has its former pointer mode. */
+/* Undoes prepare_library: the device is no longer current, the stream has its handle again, and the caller's handle has
+ * its former pointer mode. */
 static inline int release_library(oa_call *call) {
   const oa_device *device = call->device;
   int status = OA_OK;

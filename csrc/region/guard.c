@@ -99,20 +99,6 @@ static void open_pages(zone *s) {
     if (begin_opening(s)) finish_opening(s);
 }
 
-/* Returns whether the pages of two zones overlap. Mappings of several devices have zones of the same pages. */
-static bool overlap(const zone *s, uintptr_t low, uintptr_t high) {
-  return atomic_load(&s->low) < high && low < atomic_load(&s->high);
-}
-
-/* Returns whether another device is newer than some of the zone's pages, so that they can't be read. */
-static bool is_closed_by_another(const zone *s) {
-  for (const zone *other = atomic_load(&zones); other; other = other->next)
-    if (other != s && atomic_load(&other->state) == ARMED && atomic_load(&other->newer) && !other->cut &&
-        overlap(other, atomic_load(&s->low), atomic_load(&s->high)))
-      return true;
-  return false;
-}
-
 /* Closes the pages, to writes only unless `newer`. A late handler of an earlier fault must not open them meanwhile. */
 static void close_pages(zone *s, bool newer) {
   int state = atomic_load(&s->state);
@@ -295,8 +281,7 @@ static void arm_pages(oa_mapping *mapping, int view, uintptr_t low, uintptr_t hi
   zone *s = zone_from(mapping->guard, low);
   if (s && atomic_load(&s->high) != high) return; /* a zone of another view begins at this page; one zone is enough */
   if (!s && !(s = zone_new(mapping, view, low, high))) return;
-  const bool is_elsewhere = mapping->special & OA_IS_ELSEWHERE;
-  if (newer || !is_elsewhere || !is_closed_by_another(s)) close_pages(s, newer);
+  close_pages(s, newer);
 }
 
 void oa_guard_arm(oa_mapping *mapping, const oa_group *group, bool newer) {
@@ -339,7 +324,8 @@ void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high) {
 /* Closes the pages again that other devices' zones have in [low, high), unless an update has made them usable. */
 static void close_others(uintptr_t low, uintptr_t high) {
   for (zone *s = atomic_load(&zones); s; s = s->next) {
-    if (atomic_load(&s->state) != ARMED || s->cut || !overlap(s, low, high)) continue;
+    const bool overlaps = atomic_load(&s->low) < high && low < atomic_load(&s->high);
+    if (!overlaps || atomic_load(&s->state) != ARMED || s->cut) continue;
     s->cut = true;
     close_pages(s, atomic_load(&s->newer));
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
+import mmap
 import os
 import signal
 import subprocess
@@ -193,7 +194,9 @@ def test_the_guard_of_one_device_stays_when_another_device_returns_the_array() -
 
 def test_a_file_that_can_only_be_read_stays_so(device: str, tmp_path: Path) -> None:
     ones().tofile(tmp_path / "x")
-    x, y = np.memmap(tmp_path / "x", np.float32, mode="r"), ones()
+    with open(tmp_path / "x", "rb") as file:  # a private map, whose pages the process could make writable
+        pages = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    x, y = np.frombuffer(pages, np.float32), ones()
 
     def rights() -> list[str]:
         lines = Path("/proc/self/maps").read_text().splitlines()
