@@ -63,6 +63,7 @@ struct wish {
 struct recorder {
   int32_t count;              /* of records, also of those that found no room */
   unsigned char returned[16]; /* what every function returns */
+  void (*wait)(void);         /* for the device, before bytes are written; NULL does not wait */
   struct wish wishes[MOST_ARGUMENTS];
   struct record records[MOST_RECORDS];
 };
@@ -88,6 +89,7 @@ static void note_pointer(struct record *record, const void *pointer) {
   struct argument *argument = note(record, &pointer, sizeof pointer);
   argument->peeked = pointer ? wish->peek : 0;
   if (argument->peeked) memcpy(argument->behind, pointer, (size_t)argument->peeked);
+  if (pointer && wish->poke && recorder.wait) recorder.wait();
   if (pointer && wish->poke) memcpy((void *)(uintptr_t)pointer, wish->bytes, (size_t)wish->poke);
 }
 /* Behind a handle are its stream and its mode. */

@@ -192,7 +192,7 @@ class DoubleBench(Bench):
         assert loaded.path == str(double), loaded
         super().__init__(library, device)
         self.integer_bits, self.typed = integer_bits, typed
-        self.recorder = Recorder(library, double)
+        self.recorder = Recorder(library, double, offload_args.Device(device))
 
     def by_c(self, call: Call, pointers: dict[str, Any], on_device: bool) -> Any:
         """Make a call through the typed C function, and return the value that Python's function would return."""

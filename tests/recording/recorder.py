@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
 
+import offload_args  # noqa: E402
 from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, MOST_VALUE, roles, text, working  # noqa: E402
 
 OPTIONS = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
@@ -43,10 +44,14 @@ class _Wish(ctypes.Structure):
     _fields_ = [("peek", ctypes.c_int32), ("poke", ctypes.c_int32), ("bytes", ctypes.c_ubyte * MOST_BYTES)]
 
 
+_WAIT = ctypes.CFUNCTYPE(None)
+
+
 class _State(ctypes.Structure):
     _fields_ = [
         ("count", ctypes.c_int32),
         ("returned", ctypes.c_ubyte * 16),
+        ("wait", _WAIT),
         ("wishes", _Wish * MOST_ARGUMENTS),
         ("records", _Record * MOST_RECORDS),
     ]
@@ -86,10 +91,17 @@ class Record:
 
 
 class Recorder:
-    """The double of one library in this process."""
+    """The double of one library in this process.
 
-    def __init__(self, library: roles.Library, path: Path) -> None:
+    A vendor's function writes results in stream order; the double writes them during the call. So it waits for the
+    device first: a simulated device can still be filling the memory of a result. The CPU's libraries are called in
+    stream order and do not wait.
+    """
+
+    def __init__(self, library: roles.Library, path: Path, device: offload_args.Device) -> None:
         self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
+        if library.backend:
+            self._state.wait = self._wait = _WAIT(device.synchronize)
         self._symbols = list(library.api["functions"])
         bodies = working(library)
         self._cores = {at for at, symbol in enumerate(self._symbols) if symbol in bodies}
