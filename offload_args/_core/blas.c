@@ -41,6 +41,7 @@ typedef struct Choice {
   int device, dtype;
   PyObject *callable;       /* the vendor's function, or a Python function that stands for it; NULL: there is none */
   const Function *function; /* of a callable that is a builtin, otherwise NULL */
+  const Function *gemm;     /* the product that panels of a triangle need; NULL: none */
   int is_direct;            /* 1: it takes only enums, sizes, arrays, lists of them and single numbers */
   int64_t order[2];         /* its first argument, for matrices by columns and by rows; -1: it has none */
   int64_t value[MOST_OPTIONS][2][MOST_LETTERS]; /* of each letter, unchanged and exchanged; -1: there is none */
@@ -67,7 +68,8 @@ typedef struct {
   int orders;                       /* a library that has both orders gets matrices in their own order */
   int absolute, extreme, diagonals; /* increments count as positive; an index is returned; kl and ku are arguments */
   int has_order, lists;             /* the order by rows is an option; arrays are lists of pointers */
-  int is_gemm;                      /* large products may be in panels */
+  const PanelForm *panel_form;      /* of large calls in panels; NULL: there are none */
+  int in_squares;                   /* the result has n rows, otherwise m rows */
   _Atomic(Choice *) choices;
 } Plan;
 
@@ -79,7 +81,7 @@ typedef struct {
   int64_t batch;                  /* the number of matrices of each operand; -1: one, not a batch */
   int letter[MOST_OPTIONS];
   int by_rows;  /* the order that the caller requested */
-  int is_whole; /* a product that the caller wants without panels */
+  int is_whole; /* the caller wants one call of the library, without panels */
   Pointer *first;
   PyObject *result; /* NULL: not passed */
 } Call;
@@ -334,11 +336,11 @@ static int is_direct(const Function *function) {
 
 /* Fills a choice with the facts that Python returned. Returns 0, or -1 with an exception. */
 static int read_choice(const Plan *plan, Choice *choice, PyObject *facts) {
-  PyObject *callable, *order[2], *tables;
+  PyObject *callable, *gemm, *order[2], *tables;
   long base;
   if (facts == Py_None) return 0;
-  if (!PyArg_ParseTuple(facts, "O(OO)O!pppl", &callable, &order[0], &order[1], &PyTuple_Type, &tables,
-                        &choice->one_order, &choice->by_columns, &choice->is_in_place, &base) ||
+  if (!PyArg_ParseTuple(facts, "O(OO)O!ppplO", &callable, &order[0], &order[1], &PyTuple_Type, &tables,
+                        &choice->one_order, &choice->by_columns, &choice->is_in_place, &base, &gemm) ||
       read_values(plan, choice, tables) || read_constant(order[0], &choice->order[0]) ||
       read_constant(order[1], &choice->order[1]))
     return -1;
@@ -346,6 +348,7 @@ static int read_choice(const Plan *plan, Choice *choice, PyObject *facts) {
   choice->function = function_of(callable);
   if (choice->function != NULL && choice->function->is_helper) choice->function = NULL;
   choice->is_direct = is_direct(choice->function);
+  choice->gemm = gemm == Py_None ? NULL : function_of(gemm);
   choice->callable = Py_NewRef(callable);
   return 0;
 }
@@ -486,10 +489,22 @@ static inline int fill_values(const Function *function, const Arranged *arranged
   return 0;
 }
 
-/* Returns whether a call is a product of two matrices that may be in panels. */
+/* Returns whether a call may be made in panels. */
 static inline int is_large(const Plan *plan, const Call *call) {
-  return plan->is_gemm && call->batch < 0 && !call->is_whole &&
-         call->size[M] * call->size[N] >= atomic_load_explicit(&panels_elements, memory_order_relaxed);
+  return plan->panel_form != NULL && call->batch < 0 && !call->is_whole &&
+         call->size[plan->in_squares ? N : M] * call->size[N] >=
+             atomic_load_explicit(&panels_elements, memory_order_relaxed);
+}
+
+static __attribute__((noinline)) int compute_in_panels(const Plan *plan, const Choice *choice, const oa_value *values) {
+  const PanelCall call = {.form = plan->panel_form,
+                          .function = choice->function,
+                          .gemm = choice->gemm,
+                          .values = values,
+                          .first = choice->order[0] >= 0,
+                          .upper = choice->value[0][0][0],
+                          .plain = choice->value[panels_option(plan->panel_form)][0][0]};
+  return panels_compute(&call);
 }
 
 /* Runs the routine on values. Returns 1 with the result, which is NULL with an exception; 0, perhaps with an exception,
@@ -509,7 +524,7 @@ static inline int run_values(const Plan *plan, const Choice *choice, const Call 
     return 0;
   }
   if (OA_UNLIKELY(is_large(plan, call))) {
-    const int in_panels = panels_multiply(function, values, choice->value[0][0][0]);
+    const int in_panels = compute_in_panels(plan, choice, values);
     if (in_panels) {
       if (in_panels > 0) *result = Py_NewRef(Py_None);
       return 1;
@@ -746,13 +761,14 @@ static int read_sizes(Plan *plan, PyObject *sizes) {
     plan->size_count = (int)PyTuple_Size(places);
     for (int i = 0; i < plan->size_count; i++) plan->sizes[turned][i] = (int)PyLong_AsLong(PyTuple_GetItem(places, i));
   }
+  plan->in_squares = plan->size_count > 0 && plan->sizes[0][0] == N;
   return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Interns the names of keywords; NULL if there is no such keyword. */
 static int name_keywords(Plan *plan, int has_result) {
   if (has_result && (plan->result = PyUnicode_InternFromString("result")) == NULL) return -1;
-  if (plan->is_gemm && (plan->panels = PyUnicode_InternFromString("panels")) == NULL) return -1;
+  if (plan->panel_form != NULL && (plan->panels = PyUnicode_InternFromString("panels")) == NULL) return -1;
   if (plan->has_order && (plan->order = PyUnicode_InternFromString("order")) == NULL) return -1;
   if (plan->diagonals && (plan->kl = PyUnicode_InternFromString("kl")) == NULL) return -1;
   return plan->diagonals && (plan->ku = PyUnicode_InternFromString("ku")) == NULL ? -1 : 0;
@@ -785,7 +801,7 @@ static PyObject *make_planned(PyObject *Py_UNUSED(module), PyObject *arguments) 
     plan->name = Py_NewRef(name);
     plan->text = Py_NewRef(text);
     plan->names = Py_NewRef(names);
-    plan->is_gemm = PyUnicode_CompareWithASCIIString(name, "gemm") == 0;
+    plan->panel_form = panels_form(ml_name);
     plan->method =
         (PyMethodDef){ml_name, (PyCFunction)(void (*)(void))call_planned, METH_FASTCALL | METH_KEYWORDS, ml_doc};
     if (name_keywords(plan, has_result) == 0 && read_operands(plan, operands) == 0 &&

@@ -1,116 +1,316 @@
-/* Products in panels. If the device lacks B, the product A B is several calls of the vendor's function, one a panel of
- * B's columns. The next panel goes up while the device multiplies A with the panels that it has. */
+/* Products and solves in panels. If the device lacks a matrix, the call is several calls of the vendor's function, one
+ * a panel of this matrix. The next panel goes up while the device computes with the panels that it has. All matrices
+ * are in column-major order here.
+ *
+ * The result of a gemm, symm, hemm, trmm or trsm has the same panels as the matrix that goes up. The sums of a syrk,
+ * herk, syr2k or her2k of A A^T are made panel by panel of A's columns. For A^T A, a panel of A's columns gives a panel
+ * of the triangle, from its corner on: a square on the diagonal, and a product with the earlier panels by gemm. */
 #include "panels.h"
 
 #include <string.h>
 
-enum { OP_A, OP_B, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC, COUNT }; /* the values of a gemm */
-enum { MOST_PANELS = 16, UNIT = 128, FEWEST_COLUMNS = 512 };
-enum { FEWEST_BYTES = 8 << 20 }; /* of B: fewer bytes go up in some 0.2 ms */
+enum { MOST_PANELS = 16, UNIT = 128, FEWEST_SIZE = 512 };
+enum { FEWEST_BYTES = 8 << 20 }; /* of the matrix: fewer bytes go up in some 0.2 ms */
+enum { MOST_MATRICES = 3, NOWHERE = -1 };
 
-/* The fewest columns of a panel. Tests change it, and then products of any size may be in panels. */
-static atomic_int fewest_columns = FEWEST_COLUMNS;
+/* The fewest columns or rows of a panel. Tests change it, and then calls of any size may be in panels. */
+static atomic_int fewest_size = FEWEST_SIZE;
 atomic_llong panels_elements = PANELS_ELEMENTS;
 
+/* A matrix of a call: the indices of its pointer, which its leading dimension follows, and of its sizes. */
 typedef struct {
-  const oa_routine *routine;
-  int first;              /* the number of values before the first value of a gemm: CBLAS takes an order first */
-  const oa_value *values; /* from the first value of a gemm */
-  int64_t itemsize;
-  oa_any *parts[2]; /* of the latest call: of B and C */
-} Product;
+  int place, rows, columns;
+  int is_parted;
+} Matrix;
 
-/* Makes a pointer to some columns of a matrix. Returns a status. */
-static int columns_of(const Product *product, int matrix, int64_t rows, int64_t from, int64_t count, oa_any **part) {
-  const int64_t ld = product->values[matrix + 1].integer * product->itemsize;
-  const int64_t shape[] = {rows, count}, strides[] = {product->itemsize, ld};
-  return oa_pointer_view(product->values[matrix].pointer, from * ld, 2, shape, strides, part);
+struct PanelForm {
+  const char *name;
+  int count;     /* of the values */
+  int option;    /* the index of the value that decides how to part, and of its option */
+  int by_column; /* the index of the size that is parted if the option has its first letter, by columns of matrices */
+  int by_row;    /* the same for other letters, by rows; NOWHERE: such calls are made at once */
+  int alpha, beta, matrix_count;
+  int is_sum;                     /* the result is a triangle that has no panels; the first value is uplo */
+  Matrix matrices[MOST_MATRICES]; /* the result is the last one */
+};
+
+static const PanelForm forms[] = {
+    {"gemm", 13, 1, 3, NOWHERE, 5, 10, 3, 0, {{6, 2, 4, 0}, {8, 4, 3, 1}, {11, 2, 3, 1}}},
+    {"symm", 12, 0, 3, 2, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
+    {"hemm", 12, 0, 3, 2, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
+    {"trmm", 11, 0, 5, 4, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
+    {"trmm", 13, 0, 5, 4, 6, NOWHERE, 3, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}, {11, 4, 5, 1}}},
+    {"trsm", 11, 0, 5, 4, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
+    {"syrk", 10, 1, 3, 2, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
+    {"herk", 10, 1, 3, 2, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
+    {"syr2k", 12, 1, 3, 2, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
+    {"her2k", 12, 1, 3, 2, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
+};
+enum { MOST_COUNT = 13, FORM_COUNT = sizeof forms / sizeof *forms };
+enum { GEMM_OP_A, GEMM_OP_B, GEMM_M, GEMM_N, GEMM_K, GEMM_ALPHA, GEMM_A, GEMM_B = 8, GEMM_BETA = 10, GEMM_C };
+
+const PanelForm *panels_form(const char *name) {
+  for (int i = 0; i < FORM_COUNT; i++)
+    if (strcmp(forms[i].name, name) == 0) return &forms[i];
+  return NULL;
 }
 
-/* Computes some columns of C. Returns a status. */
-static int compute(Product *product, int64_t from, int64_t count) {
-  oa_value all[1 + COUNT], *values = all + product->first;
-  int status = columns_of(product, B, product->values[K].integer, from, count, &product->parts[0]);
-  if (status == OA_OK) status = columns_of(product, C, product->values[M].integer, from, count, &product->parts[1]);
-  if (status != OA_OK) return status;
-  for (int i = -product->first; i < COUNT; i++) values[i] = product->values[i];
-  values[N].integer = count;
-  values[B].pointer = product->parts[0];
-  values[C].pointer = product->parts[1];
-  return product->routine->run(product->routine, all, 0);
+int panels_option(const PanelForm *form) { return form->option; }
+
+/* A call in panels. */
+typedef struct {
+  const PanelCall *call;
+  const PanelForm *form;
+  const oa_value *values; /* of the form */
+  int dtype;
+  int64_t itemsize;
+  int by_rows; /* panels are rows of matrices */
+  /* A triangle by panels of its columns, with gemm. `backward`: from the last panel on, for the lower triangle. */
+  int in_triangle, backward;
+  int has_begun;
+  oa_value one;                     /* beta for further sums */
+  oa_any *parts[2 * MOST_MATRICES]; /* the pointers of the latest panel */
+  int part_count;
+} Product;
+
+static int64_t size_of(const Product *product, int place) { return product->values[place].integer; }
+
+static const Matrix *result_of(const PanelForm *form) { return &form->matrices[form->matrix_count - 1]; }
+
+/* Makes a pointer to a part of the matrix whose pointer is at `place`. Returns a status. */
+static int part_of(Product *product, int place, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                   const void **part) {
+  const int64_t ld = product->values[place + 1].integer * product->itemsize;
+  const int64_t shape[] = {rows, columns}, strides[] = {product->itemsize, ld};
+  oa_any *view = NULL;
+  const int status =
+      oa_pointer_view(product->values[place].pointer, row * product->itemsize + column * ld, 2, shape, strides, &view);
+  if (status == OA_OK) product->parts[product->part_count++] = view;
+  *part = view;
+  return status;
 }
 
 static void release_parts(Product *product) {
-  for (int i = 0; i < 2; i++) {
-    if (product->parts[i] != NULL) oa_pointer_release(product->parts[i]);
-    product->parts[i] = NULL;
-  }
+  while (product->part_count) oa_pointer_release(product->parts[--product->part_count]);
 }
 
-/* Marks C as undefined: a call failed, and earlier calls have written some of its columns. */
-static void spoil_result(const Product *product, int dtype) {
-  const oa_value *values = product->values;
-  oa_operand operand =
-      oa_operand_of("C", values[C].pointer, OA_OVERWRITE, dtype,
-                    OA_MATRIX(values[M].integer, values[N].integer, values[LDC].integer, "m", "n", "ldc"));
-  oa_call call = oa_call_of("blas.gemm", NULL, &operand, 1);
+/* Copies the values of the whole call. Returns the values of the form. */
+static oa_value *copy_values(const Product *product, oa_value *all) {
+  const int first = product->call->first;
+  memcpy(all, product->values - first, (size_t)(first + product->form->count) * sizeof *all);
+  return all + first;
+}
+
+static int run(const Function *function, oa_value *all) { return function->routine->run(function->routine, all, 0); }
+
+/* -- panels of a matrix -------------------------------------------------------------------------------------------- */
+
+/* Computes with some columns or rows of the parted matrices. Returns a status. */
+static int compute_panel(Product *product, int64_t from, int64_t count) {
+  const PanelForm *form = product->form;
+  oa_value all[1 + MOST_COUNT], *values = copy_values(product, all);
+  for (int i = 0; i < form->matrix_count; i++) {
+    const Matrix *matrix = &form->matrices[i];
+    if (!matrix->is_parted) continue;
+    if (i && values[matrix->place].pointer == product->values[matrix[-1].place].pointer && matrix[-1].is_parted) {
+      values[matrix->place].pointer = values[matrix[-1].place].pointer; /* one operand that is passed twice */
+      continue;
+    }
+    const int status = product->by_rows ? part_of(product, matrix->place, from, count, 0,
+                                                  size_of(product, matrix->columns), &values[matrix->place].pointer)
+                                        : part_of(product, matrix->place, 0, size_of(product, matrix->rows), from,
+                                                  count, &values[matrix->place].pointer);
+    if (status != OA_OK) return status;
+  }
+  values[product->by_rows ? form->by_row : form->by_column].integer = count;
+  if (form->is_sum && product->has_begun) values[form->beta] = product->one;
+  return run(product->call->function, all);
+}
+
+/* -- panels of a triangle ------------------------------------------------------------------------------------------ */
+
+/* Copies a number of the call as a number of the matrices' dtype, which may be complex. */
+static oa_value number_of(const Product *product, int place, int conjugated) {
+  const int dtype = product->call->function->parameters[product->call->first + place].dtype;
+  const int64_t itemsize = oa_itemsize(dtype);
+  oa_value number = product->values[place];
+  if (itemsize < product->itemsize) memset(number.bytes + itemsize, 0, sizeof number.bytes - (size_t)itemsize);
+  if (conjugated && product->dtype == OA_C64) number.single_parts[1] = -number.single_parts[1];
+  if (conjugated && product->dtype == OA_C128) number.parts[1] = -number.parts[1];
+  return number;
+}
+
+/* Adds op(left) right to the block of C at `block`: rows of the triangle that belong to other panels. */
+static int add_product(Product *product, int left, const void *right, int right_place, oa_value alpha, oa_value beta,
+                       int64_t row, int64_t rows, int64_t columns, const void *block) {
+  oa_value all[1 + MOST_COUNT], *values = all + product->call->first;
+  const int c = result_of(product->form)->place;
+  const int64_t k = size_of(product, product->form->by_column);
+  for (int i = -product->call->first; i < 0; i++) values[i] = product->values[i];
+  values[GEMM_OP_A] = product->values[product->form->option];
+  values[GEMM_OP_B].integer = product->call->plain;
+  values[GEMM_M].integer = rows;
+  values[GEMM_N].integer = columns;
+  values[GEMM_K].integer = k;
+  values[GEMM_ALPHA] = alpha;
+  const int status = part_of(product, left, 0, k, row, rows, &values[GEMM_A].pointer);
+  if (status != OA_OK) return status;
+  values[GEMM_A + 1] = product->values[left + 1];
+  values[GEMM_B].pointer = right;
+  values[GEMM_B + 1] = product->values[right_place + 1];
+  values[GEMM_BETA] = beta;
+  values[GEMM_C].pointer = block;
+  values[GEMM_C + 1] = product->values[c + 1];
+  return run(product->call->gemm, all);
+}
+
+/* Computes some columns of the triangle: from the diagonal up, or down if the panels go backward. Returns a status. */
+static int compute_columns(Product *product, int64_t from, int64_t count) {
+  const PanelForm *form = product->form;
+  const int a = form->matrices[0].place, b = form->matrices[form->matrix_count - 2].place, c = result_of(form)->place;
+  const int64_t k = size_of(product, form->by_column), size = size_of(product, form->by_row);
+  const int64_t row = product->backward ? from + count : 0, rows = product->backward ? size - row : from;
+  oa_value all[1 + MOST_COUNT], *values = copy_values(product, all);
+  const void *of_a, *of_b, *block;
+  int status = part_of(product, a, 0, k, from, count, &of_a);
+  of_b = of_a;
+  if (status == OA_OK && b != a) status = part_of(product, b, 0, k, from, count, &of_b);
+  if (status == OA_OK) status = part_of(product, c, from, count, from, count, &values[c].pointer);
+  if (status != OA_OK) return status;
+  values[form->by_row].integer = count;
+  values[a].pointer = of_a;
+  values[b].pointer = of_b;
+  status = run(product->call->function, all);
+  if (status == OA_OK) product->has_begun = 1;
+  if (status != OA_OK || !rows) return status;
+  status = part_of(product, c, row, rows, from, count, &block);
+  const oa_value alpha = number_of(product, form->alpha, 0), beta = number_of(product, form->beta, 0);
+  if (status == OA_OK) status = add_product(product, a, of_b, b, alpha, beta, row, rows, count, block);
+  if (status != OA_OK || a == b) return status;
+  const int conjugates = strcmp(form->name, "her2k") == 0;
+  return add_product(product, b, of_a, a, number_of(product, form->alpha, conjugates), product->one, row, rows, count,
+                     block);
+}
+
+/* -- all panels ---------------------------------------------------------------------------------------------------- */
+
+/* Marks the result as undefined: a call failed, and earlier calls have written parts of it. */
+static void spoil_result(const Product *product) {
+  const PanelForm *form = product->form;
+  const Matrix *result = result_of(form);
+  const oa_value *values = &product->values[result->place];
+  const int64_t rows = size_of(product, result->rows), columns = size_of(product, result->columns);
+  char name[32];
+  snprintf(name, sizeof name, "blas.%s", form->name);
+  oa_operand operand = oa_operand_of(form->beta == NOWHERE ? "B" : "C", values[0].pointer, OA_OVERWRITE, product->dtype,
+                                     OA_MATRIX(rows, columns, values[1].integer, "rows", "columns", "ld"));
+  oa_call call = oa_call_of(name, NULL, &operand, 1);
   if (oa_begin(&call) == OA_OK) oa_end(&call, -1);
 }
 
 /* Returns whether the call passes all checks. It is not made. */
 static int is_right(const Product *product) {
-  oa_value all[1 + COUNT]; /* a run may change its values */
-  memcpy(all, product->values - product->first, (size_t)(product->first + COUNT) * sizeof *all);
+  oa_value all[1 + MOST_COUNT]; /* a run may change its values */
+  copy_values(product, all);
   oa_only_check(1);
-  product->routine->run(product->routine, all, 0);
+  run(product->call->function, all);
   return oa_only_check(0);
 }
 
-/* Returns the number of columns of a panel; 0 if one call is better. */
-static int64_t panel_columns(const oa_value *values) {
-  oa_pointer_info a = OA_SIZED(oa_pointer_info), b = a, c = a;
-  const int64_t fewest = atomic_load(&fewest_columns), unit = fewest < UNIT ? fewest : UNIT, size = values[N].integer;
-  if (oa_pointer_query(values[B].pointer, &b) != OA_OK || oa_pointer_query(values[C].pointer, &c) != OA_OK) return 0;
-  if (!c.in_parts || c.captured || b.lacking < (fewest == FEWEST_COLUMNS ? FEWEST_BYTES : 1)) return 0;
-  if (oa_pointer_query(values[A].pointer, &a) != OA_OK) return 0;
-  if (a.host_writes || c.host_writes) return 0; /* each panel's call would bring it up again */
-  int64_t count = ((size + MOST_PANELS - 1) / MOST_PANELS + unit - 1) / unit * unit;
-  if (count < fewest) count = fewest;
-  return count < size ? count : 0;
+/* Returns whether the device lacks enough of a parted matrix, and its arrays let the call be parted. */
+static int is_worthwhile(const Product *product, int in_test) {
+  const PanelForm *form = product->form;
+  int lacks = 0;
+  for (int i = form->matrix_count - 1; i >= 0; i--) {
+    const Matrix *matrix = &form->matrices[i];
+    const int is_result = i == form->matrix_count - 1;
+    oa_pointer_info info = OA_SIZED(oa_pointer_info);
+    if (oa_pointer_query(product->values[matrix->place].pointer, &info) != OA_OK) return 0;
+    if (info.host_writes) return 0; /* each panel's call would bring it up again */
+    if (is_result && (info.captured || ((matrix->is_parted || product->in_triangle) && !info.in_parts))) return 0;
+    /* The result of trmm and trsm is their matrix B. */
+    if (matrix->is_parted && (!is_result || form->beta == NOWHERE))
+      lacks |= info.lacking >= (in_test ? 1 : FEWEST_BYTES);
+  }
+  return lacks;
 }
 
-int panels_multiply(const Function *function, const oa_value *values, int64_t op_none) {
-  const int first = function->positional - COUNT;
-  if (oa_only_checks() || first < 0 || first > 1 || values[first + OP_B].integer != op_none) return 0;
-  const int dtype = function->parameters[first + C].dtype;
-  Product product = {function->routine, first, values + first, oa_itemsize(dtype), {NULL, NULL}};
-  const int64_t size = product.values[N].integer;
-  int64_t columns, done = 0;
+/* Returns the number of columns or rows of a panel; 0 if one call is better. */
+static int64_t panel_size(const Product *product, int64_t size) {
+  const int64_t fewest = atomic_load(&fewest_size), unit = fewest < UNIT ? fewest : UNIT;
+  int64_t count = ((size + MOST_PANELS - 1) / MOST_PANELS + unit - 1) / unit * unit;
+  if (count < fewest) count = fewest;
+  return count < size && is_worthwhile(product, fewest != FEWEST_SIZE) ? count : 0;
+}
+
+/* Sets how the call is parted. Returns the index of the parted size; NOWHERE if the call has to be made at once. */
+static int choose_parts(Product *product) {
+  const PanelForm *form = product->form;
+  if (product->values[form->option].integer == product->call->plain) return form->by_column;
+  if (form->is_sum) {
+    product->in_triangle = product->call->gemm != NULL;
+    product->backward = product->values[0].integer != product->call->upper;
+    return product->in_triangle ? form->by_row : NOWHERE;
+  }
+  product->by_rows = 1;
+  return form->by_row;
+}
+
+/* Computes all panels. Returns a status. */
+static int compute_all(Product *product, int64_t size, int64_t count) {
+  int status = OA_OK;
+  for (int64_t done = 0; status == OA_OK && done < size; done += count) {
+    /* backward: from the last panel, which is the one with fewer columns */
+    const int64_t from = product->backward ? (size - 1 - done) / count * count : done;
+    const int64_t rest = size - from, here = count < rest ? count : rest;
+    release_parts(product);
+    status = (product->in_triangle ? compute_columns : compute_panel)(product, from, here);
+    if (status == OA_OK) product->has_begun = 1;
+  }
+  return status;
+}
+
+int panels_compute(const PanelCall *call) {
+  const PanelForm *form = call->form;
+  const Function *function = call->function;
+  if (oa_only_checks()) return 0;
+  while (form < forms + FORM_COUNT && form->count != function->positional - call->first) form++;
+  if (form == forms + FORM_COUNT || strcmp(form->name, call->form->name) != 0) return 0;
+  const int dtype = function->parameters[call->first + result_of(form)->place].dtype;
+  Product product = {
+      .call = call, .form = form, .values = call->values + call->first, .dtype = dtype, .itemsize = oa_itemsize(dtype)};
+  const int place = choose_parts(&product);
+  if (place == NOWHERE) return 0;
+  if (form->is_sum) {
+    const int type = product.in_triangle ? dtype : function->parameters[call->first + form->beta].dtype;
+    PyObject *one = PyLong_FromLong(1);
+    const int failed = one == NULL || function_read_number(one, type, product.one.bytes);
+    Py_XDECREF(one);
+    if (failed) return -1;
+  }
+  const int64_t size = size_of(&product, place);
+  int64_t count;
   int status = OA_OK, in_panels;
   Py_BEGIN_ALLOW_THREADS;
-  columns = panel_columns(product.values);
-  in_panels = columns && is_right(&product);
-  while (in_panels && status == OA_OK && done < size) {
-    release_parts(&product);
-    status = compute(&product, done, columns < size - done ? columns : size - done);
-    if (status == OA_OK) done += columns;
-  }
+  count = panel_size(&product, size);
+  in_panels = count && is_right(&product);
+  if (in_panels) status = compute_all(&product, size, count);
   Py_END_ALLOW_THREADS;
   if (status != OA_OK) fail(status); /* reads the failure's text, which the next call would replace */
-  if (status != OA_OK && done) {
-    Py_BEGIN_ALLOW_THREADS spoil_result(&product, dtype); /* may wait for another thread's call */
+  if (status != OA_OK && product.has_begun) {
+    Py_BEGIN_ALLOW_THREADS spoil_result(&product); /* may wait for another thread's call */
     Py_END_ALLOW_THREADS
   }
   release_parts(&product);
   return status != OA_OK ? -1 : in_panels;
 }
 
-/* (columns): lets panels have so few columns, and products of any size be in panels; 0: as usual */
+/* (size): lets panels have so few columns or rows, and calls of any size be in panels; 0: as usual */
 static PyObject *panels_configure(PyObject *Py_UNUSED(module), PyObject *argument) {
-  const int count = as_int(argument);
-  if (count == -1 && PyErr_Occurred()) return NULL;
-  atomic_store(&fewest_columns, count > 0 ? count : FEWEST_COLUMNS);
-  atomic_store(&panels_elements, count > 0 ? 1 : PANELS_ELEMENTS);
+  const int size = as_int(argument);
+  if (size == -1 && PyErr_Occurred()) return NULL;
+  atomic_store(&fewest_size, size > 0 ? size : FEWEST_SIZE);
+  atomic_store(&panels_elements, size > 0 ? 1 : PANELS_ELEMENTS);
   Py_RETURN_NONE;
 }
 

@@ -1,4 +1,5 @@
-/* Products whose second matrix goes up in panels, while the device multiplies earlier panels. */
+/* Products and solves of matrices in panels: one matrix goes up in parts, while the device computes with its earlier
+ * parts. */
 #ifndef OFFLOAD_ARGS_CORE_PANELS_H
 #define OFFLOAD_ARGS_CORE_PANELS_H
 
@@ -6,14 +7,31 @@
 
 #pragma GCC visibility push(hidden)
 
-/* A product of fewer elements is one call. Tests change this number. */
+/* A call whose result has fewer elements is not made in panels. Tests change this number. */
 enum { PANELS_ELEMENTS = 1 << 20 };
 extern atomic_llong panels_elements;
 
-/* Makes a call of a gemm in panels if the device lacks its matrix B, and B's columns are contiguous columns of op(B).
- * op_none: the library's constant for a matrix that is not transposed. Returns 0 if one call is better, or if the call
- * is wrong; -1 with an exception; 1 if the call was made. */
-int panels_multiply(const Function *function, const oa_value *values, int64_t op_none);
+/* The way in which a routine's calls are made in panels. */
+typedef struct PanelForm PanelForm;
+
+/* One call of a routine. */
+typedef struct {
+  const PanelForm *form;
+  const Function *function;
+  const Function *gemm; /* of the same library and dtype; NULL if the form needs none */
+  const oa_value *values;
+  int first; /* the number of values before those of the form: 1 with an order, otherwise 0 */
+  /* the library's constants: "U" of uplo, or "L" of side; and "N" of the operation, or "L" of side again */
+  int64_t upper, plain;
+} PanelCall;
+
+/* Returns the form of a routine's calls; NULL if they are never made in panels. */
+const PanelForm *panels_form(const char *name);
+/* Returns the index, in the routine's options, of the option that decides how a call is parted. */
+int panels_option(const PanelForm *form);
+/* Makes a call in panels if the device lacks a large matrix. Returns 0 if the call has to be made at once, or is wrong;
+ * -1 with an exception; 1 if the call was made. */
+int panels_compute(const PanelCall *call);
 
 #pragma GCC visibility pop
 

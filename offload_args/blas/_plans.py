@@ -54,6 +54,7 @@ def planned(
     lists: bool = False,
     names: dict[str, str] | None = None,
     names_turned: dict[str, str] | None = None,
+    product: Routine | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let C make the usual calls of a function; the function itself makes all other calls.
 
@@ -74,7 +75,7 @@ def planned(
     hermitian: the storage that complex matrices need: "one order" for all, or "columns". orders: whether libraries that
     have both orders take matrices unchanged. absolute: whether the direction of a vector has no effect. names: {the
     library's name of an operand: the caller's name}. names_turned: the same for a call for the transposes, if the names
-    differ.
+    differ. product: the routine gemm, if large calls in panels need it (_core/panels.c).
     """
     order = [argument.strip("~").partition(":")[0] for argument in arguments.split()]
     places = [order.index(name) for name in turned.split()] or list(range(len(order)))
@@ -112,7 +113,7 @@ def planned(
             function.__name__,
             signature_of(function),
             function.__module__,
-            partial(_choose, hermitian, orders),
+            partial(_choose, hermitian, orders, product),
             note if names or names_turned else None,
             routine,
             strided,
@@ -250,7 +251,9 @@ def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, 
     return kind, (first[0], first[-1], second[0], second[-1]), options.index(option) if option else -1, text[0] == "~"
 
 
-def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: DevicePtr) -> tuple[Any, ...] | None:
+def _choose(
+    hermitian: str, as_they_lie: bool, product: Routine | None, routine: Routine, pointer: DevicePtr
+) -> tuple[Any, ...] | None:
     """Return the vendor's function for a routine, and the values of its options; None if there is none."""
     try:
         call, by_rows, enums = routine.of(pointer)
@@ -269,7 +272,9 @@ def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: Device
         pair = _values(enums, option, routine.name)
         tables.append(tuple(table[letter] for table in pair for letter in letters))
     limit = hermitian if enums.conjugates and not (as_they_lie and isinstance(orders[0], int)) else ""
-    return call, orders, tuple(tables), limit != "", limit == "columns", in_place, enums.base
+    gemm: Any = product.of(pointer).call if product else None
+    gemm = gemm.func if isinstance(gemm, partial) else gemm
+    return call, orders, tuple(tables), limit != "", limit == "columns", in_place, enums.base, gemm
 
 
 def _values(enums: Enums, option: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:

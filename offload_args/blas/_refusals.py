@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from .._names import note_names
 from .._operands import unordered
+from ..display import shown
 from ..dtypes import ordered
-from ..errors import ArgumentError, OffloadError
+from ..errors import ArgumentError, ArgumentTypeError, OffloadError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
     from ._vendors import Enums
 
-__all__ = ["conjugated_operands", "inexpressible", "note_exchange"]
+__all__ = ["conjugated_operands", "inexpressible", "need_panels", "note_exchange"]
 
 
 # The functions whose operands are lists of matrices.
@@ -38,6 +39,14 @@ def _copied(name: str, operand: str, pointer: DevicePtr, order: str) -> str:
         turned = f"np.ascontiguousarray({operand}.swapaxes(1, 2)).swapaxes(1, 2)"
         return remedy.replace(f"np.{copy}({operand})", turned)
     return remedy
+
+
+def need_panels(name: str, panels: object, devices: object) -> None:
+    """Raise an error for a keyword `panels` that is no bool, as C reads it, or that forbids parts with `devices`."""
+    if not isinstance(panels, bool):
+        raise ArgumentTypeError(f"blas.{name}: panels needs True or False, got {shown(panels)}")
+    if devices is not None and not panels:
+        raise ArgumentError(f"blas.{name}: panels=False needs pointers, got devices; leave one of them out")
 
 
 def conjugated_operands(enums: Enums, **options: str) -> str:

@@ -7,12 +7,11 @@ from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._operands import misfit
-from ..display import shown
 from ..dtypes import DTYPE_NAMES, ordered
-from ..errors import ArgumentError, ArgumentTypeError, OffloadError
+from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
-from ._refusals import conjugated_operands, inexpressible, note_exchange
+from ._refusals import conjugated_operands, inexpressible, need_panels, note_exchange
 from ._routine import Routine, Scalar, level3
 
 if TYPE_CHECKING:
@@ -153,11 +152,8 @@ def gemm(
     See also: blas.gemv, blas.gemm_strided_batched, blas.gemm_batched, blas.syrk, blas.symm; cblas.dgemm, cublas.dgemm,
     rocblas.dgemm; docs/guide/blas.md.
     """
-    if not isinstance(panels, bool):
-        raise ArgumentTypeError(f"blas.gemm: panels needs True or False, got {shown(panels)}")
+    need_panels("gemm", panels, devices)
     if devices is not None:
-        if not panels:
-            raise ArgumentError("blas.gemm: panels=False needs pointers, got devices; leave one of them out")
         from .streamed import multiply  # imports threads, which few programs need
 
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)

@@ -10,9 +10,9 @@ from .._operands import misfit, need_pointer, need_shape
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._plans import planned
-from ._refusals import inexpressible
+from ._refusals import inexpressible, need_panels
 from ._routine import Routine, Scalar, level3
-from .gemm import gemm
+from .gemm import GEMM, gemm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +68,7 @@ def symm(
     *,
     side: str = "L",
     uplo: str = "U",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a symmetric A.
@@ -79,6 +80,7 @@ def symm(
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    panels: whether a large call may be several calls of the library, on panels of B and C, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -91,6 +93,7 @@ def symm(
 
     See also: blas.hemm, blas.symv, blas.gemm; cblas.dsymm, cublas.dsymm, rocblas.dsymm; docs/guide/blas.md.
     """
+    need_panels("symm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -110,6 +113,7 @@ def hemm(
     *,
     side: str = "L",
     uplo: str = "U",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a Hermitian A.
@@ -121,6 +125,7 @@ def hemm(
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    panels: whether a large call may be several calls of the library, on panels of B and C, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -133,6 +138,7 @@ def hemm(
 
     See also: blas.symm, blas.hemv, blas.gemm; cblas.zhemm, cublas.zhemm, rocblas.zhemm; docs/guide/blas.md.
     """
+    need_panels("hemm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -186,7 +192,7 @@ def _rank_k(
     raise inexpressible(routine.name, rule, together if hermitian else "BA", **read, C=C)
 
 
-@planned(SYRK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
+@planned(SYRK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", product=GEMM)
 @level3
 def syrk(
     alpha: Scalar,
@@ -196,6 +202,7 @@ def syrk(
     *,
     uplo: str = "U",
     trans: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha A A^T + beta C (trans "N") or alpha A^T A + beta C ("T").
@@ -206,6 +213,7 @@ def syrk(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
+    panels: whether a large call may be several calls of the library, on panels of A, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -218,6 +226,7 @@ def syrk(
 
     See also: blas.syr2k, blas.herk, blas.syr, blas.gemm; cblas.dsyrk, cublas.dsyrk, rocblas.dsyrk; docs/guide/blas.md.
     """
+    need_panels("syrk", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -226,7 +235,7 @@ def syrk(
     _rank_k(SYRK, alpha, (A,), beta, C, uplo, trans)
 
 
-@planned(HERK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="one order")
+@planned(HERK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="one order", product=GEMM)
 @level3
 def herk(
     alpha: Scalar,
@@ -236,6 +245,7 @@ def herk(
     *,
     uplo: str = "U",
     trans: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha A A^H + beta C (trans "N") or alpha A^H A + beta C ("C"), alpha and beta real.
@@ -246,6 +256,7 @@ def herk(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the first sentence.
+    panels: whether a large call may be several calls of the library, on panels of A, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -258,6 +269,7 @@ def herk(
 
     See also: blas.her2k, blas.syrk, blas.her, blas.gemm; cblas.zherk, cublas.zherk, rocblas.zherk; docs/guide/blas.md.
     """
+    need_panels("herk", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -266,7 +278,7 @@ def herk(
     _rank_k(HERK, alpha, (A,), beta, C, uplo, trans)
 
 
-@planned(SYR2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
+@planned(SYR2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", product=GEMM)
 @level3
 def syr2k(
     alpha: Scalar,
@@ -277,6 +289,7 @@ def syr2k(
     *,
     uplo: str = "U",
     trans: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha (A B^T + B A^T) + beta C (trans "N") or alpha (A^T B + B^T A) + beta C ("T").
@@ -287,6 +300,7 @@ def syr2k(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
+    panels: whether a large call may be several calls of the library, on panels of A and B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -300,6 +314,7 @@ def syr2k(
     See also: blas.syrk, blas.her2k, blas.syr2, blas.gemm; cblas.dsyr2k, cublas.dsyr2k, rocblas.dsyr2k;
     docs/guide/blas.md.
     """
+    need_panels("syr2k", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -308,7 +323,9 @@ def syr2k(
     _rank_k(SYR2K, alpha, (A, B), beta, C, uplo, trans)
 
 
-@planned(HER2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="columns")
+@planned(
+    HER2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="columns", product=GEMM
+)
 @level3
 def her2k(
     alpha: Scalar,
@@ -319,6 +336,7 @@ def her2k(
     *,
     uplo: str = "U",
     trans: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set a triangle of C to alpha A B^H + conj(alpha) B A^H + beta C, or alpha A^H B + conj(alpha) B^H A + beta C.
@@ -329,6 +347,7 @@ def her2k(
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the first sentence.
+    panels: whether a large call may be several calls of the library, on panels of A and B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute C by tiles, as
     in gemm.
 
@@ -343,6 +362,7 @@ def her2k(
     See also: blas.herk, blas.syr2k, blas.her2, blas.gemm; cblas.zher2k, cublas.zher2k, rocblas.zher2k;
     docs/guide/blas.md.
     """
+    need_panels("her2k", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -387,6 +407,7 @@ def trmm(
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set B to alpha op(A) B (side "L") or alpha B op(A) ("R") for a triangular A.
@@ -398,6 +419,7 @@ def trmm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    panels: whether a large call may be several calls of the library, on panels of B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
     in gemm.
 
@@ -410,6 +432,7 @@ def trmm(
 
     See also: blas.trsm, blas.trmv, blas.gemm; cblas.dtrmm, cublas.dtrmm, rocblas.dtrmm; docs/guide/blas.md.
     """
+    need_panels("trmm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -429,6 +452,7 @@ def trsm(
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
+    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Solve op(A) X = alpha B (side "L") or X op(A) = alpha B ("R") for a triangular A and set B to X.
@@ -441,6 +465,7 @@ def trsm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    panels: whether a large call may be several calls of the library, on panels of B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
     in gemm.
 
@@ -454,6 +479,7 @@ def trsm(
 
     See also: blas.trmm, blas.trsv, blas.trsm_batched; cblas.dtrsm, cublas.dtrsm, rocblas.dtrsm; docs/guide/blas.md.
     """
+    need_panels("trsm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 

@@ -399,3 +399,169 @@ def test_a_result_of_which_a_panel_failed_is_undefined(direction: Any) -> None:
             testing.sim_device()
         assert np.array_equal(C, before) or np.array_equal(C, A @ B)
     assert failed > 5 and undefined > 5
+
+
+# -- other functions of matrices ---------------------------------------------------------------------------------------
+# {function: the options that are tried}; n and k, or m and n, are sizes of matrices.
+OPTIONS: dict[str, list[dict[str, str]]] = {
+    "symm": [{"side": side, "uplo": uplo} for side in "LR" for uplo in "UL"],
+    "syrk": [{"uplo": uplo, "trans": trans} for uplo in "UL" for trans in "NT"],
+    "herk": [{"uplo": uplo, "trans": trans} for uplo in "UL" for trans in "NC"],
+    "trmm": [{"side": s, "uplo": u, "trans": t, "diag": d} for s in "LR" for u, t, d in ("UNN", "LTU", "LCN", "UTU")],
+}
+OPTIONS |= {"hemm": OPTIONS["symm"], "syr2k": OPTIONS["syrk"], "her2k": OPTIONS["herk"], "trsm": OPTIONS["trmm"]}
+
+
+def triangle(matrix: NDArray[Any], uplo: str) -> NDArray[Any]:
+    return np.triu(matrix) if uplo == "U" else np.tril(matrix)
+
+
+def operated(matrix: NDArray[Any], trans: str) -> NDArray[Any]:
+    return {"N": matrix, "T": matrix.T, "C": matrix.conj().T}[trans]
+
+
+def symmetric(triangle: NDArray[Any], conjugates: bool) -> NDArray[Any]:
+    """Return the symmetric or Hermitian matrix of which one triangle is passed, which has a real diagonal then."""
+    other = (triangle.conj() if conjugates else triangle).T
+    return triangle + other - np.diag(np.diag(triangle))
+
+
+def drawn(function: str, dtype: str, order: Any, **options: str) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+    """Return the operands of a call with the numbers of numbers_of, and NumPy's result of it."""
+    alpha = alpha_of(function, dtype)
+    left, uplo, trans = options.get("side") == "L", options["uplo"], options.get("trans", "N")
+    if function in ("symm", "hemm", "trmm", "trsm"):
+        m, n = (6, 29) if left else (29, 6)
+        A, B = whole((6, 6), dtype, order), whole((m, n), dtype, order, 1)
+        if function in ("symm", "hemm"):
+            A[np.diag_indices(6)] = A.diagonal().real
+            C, full = whole((m, n), dtype, order, 2), symmetric(triangle(A, uplo), function == "hemm")
+            return [A, B, C], alpha * (full @ B if left else B @ full) + 3 * C
+        A[np.diag_indices(6)] = -1
+        full = triangle(A, uplo)
+        if options["diag"] == "U":
+            full[np.diag_indices(6)] = 1
+        full = operated(full, trans)
+        product = full @ B if left else B @ full
+        if function == "trmm":
+            return [A, B], alpha * product
+        return [A, np.asarray(product, order=order)], alpha * B
+    A = whole((21, 18) if trans == "N" else (18, 21), dtype, order)
+    B, C = whole(A.shape, dtype, order, 1), whole((21, 21), dtype, order, 2)
+    a, b, turned = operated(A, trans), operated(B, trans), "C" if function.startswith("her") else "T"
+    if function.startswith("her"):
+        C[np.diag_indices(21)] = C.diagonal().real
+    if function in ("syrk", "herk"):
+        operands, sums = [A, C], alpha * (a @ operated(a, turned))
+    else:
+        other = np.conj(alpha) if function == "her2k" else alpha
+        operands, sums = [A, B, C], alpha * (a @ operated(b, turned)) + other * (b @ operated(a, turned))
+    return operands, triangle(sums + 3 * C, uplo) + C - triangle(C, uplo)
+
+
+def alpha_of(function: str, dtype: Any) -> complex:
+    return 2 - 1j if np.dtype(dtype).kind == "c" and function != "herk" else 2.0
+
+
+def numbers_of(function: str, *operands: Any) -> tuple[Any, ...]:
+    """Return the arguments of a call with the operands, alpha_of, and beta = 3."""
+    alpha = alpha_of(function, operands[0].dtype)
+    return (alpha, *operands) if function in ("trmm", "trsm") else (alpha, *operands[:-1], 3.0, operands[-1])
+
+
+@pytest.mark.parametrize("function", OPTIONS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_functions_of_matrices_in_panels_are_numpys(on: str, function: str, order: Any) -> None:
+    for dtype in ("float64", "complex128"):
+        for options in OPTIONS[function]:
+            if "her" in function and dtype == "float64" and options["trans"] == "C":
+                continue
+            operands, expected = drawn(function, dtype, order, **options)
+            inputs, result = operands[:-1], operands[-1]
+            before = [array.copy() for array in inputs]
+            with tracing.trace() as recording, testing.counting(Device(on)) as moved:
+                with apart(on, *map(In, inputs), result) as pointers:
+                    getattr(blas, function)(*numbers_of(function, *pointers), **options)
+            assert np.array_equal(result, expected), (dtype, options)
+            assert all(map(np.array_equal, inputs, before))
+            is_in_python = function == "her2k" and dtype == "complex128" and order == "C"
+            assert calls_of(recording) == 1 if is_in_python else calls_of(recording) > 4, (dtype, options)
+            assert moved.bytes_up <= sum(array.nbytes for array in operands)
+            assert moved.bytes_down <= result.nbytes
+
+
+@pytest.mark.parametrize("function", OPTIONS)
+def test_any_function_makes_one_call_if_it_has_to(on: str, function: str) -> None:
+    operands, expected = drawn(function, "float64", "C", **OPTIONS[function][0])
+    with tracing.trace() as recording, apart(on, *map(In, operands[:-1]), operands[-1]) as pointers:
+        getattr(blas, function)(*numbers_of(function, *pointers), panels=False, **OPTIONS[function][0])
+    assert calls_of(recording) == 1
+    assert np.array_equal(operands[-1], expected)
+
+
+@pytest.mark.parametrize("function", OPTIONS)
+def test_every_function_refuses_panels_that_are_no_bool_and_parts_that_are_forbidden(function: str) -> None:
+    operands, _ = drawn(function, "float64", "C", **OPTIONS[function][0])
+    before = operands[-1].copy()
+    with pytest.raises(ArgumentError, match=rf"^blas\.{function}: panels=False needs pointers, got devices; leave one"):
+        getattr(blas, function)(*numbers_of(function, *operands), panels=False, devices=["sim:0"])
+    with offload_args(*operands, device="sim:0") as pointers:
+        with pytest.raises(ArgumentTypeError, match=rf"^blas\.{function}: panels needs True or False, got 'no'"):
+            getattr(blas, function)(*numbers_of(function, *pointers), panels="no")
+    assert np.array_equal(operands[-1], before)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("function", ["syrk", "herk", "symm", "trsm"])
+def test_any_result_of_which_a_panel_failed_is_undefined(function: str, order: Any) -> None:
+    options = OPTIONS[function][0]
+    failed = undefined = 0
+    for k in range(1, 60):
+        operands, expected = drawn(function, "complex128", order, **options)
+        result, before = operands[-1], operands[-1].copy()
+        device = testing.sim_device()
+        try:
+            with apart(str(device), *map(In, operands[:-1]), result) as pointers:
+                testing.fail_call(device, k)
+                try:
+                    getattr(blas, function)(*numbers_of(function, *pointers), **options)
+                except OffloadError:
+                    failed += 1
+                    testing.fail_call(device, 0)
+                    try:
+                        blas.asum(pointers[-1][0])
+                    except OffloadError as unusable:
+                        undefined += "undefined" in str(unusable)
+        except OffloadError:
+            pass
+        finally:
+            testing.sim_device()
+        assert np.array_equal(result, before) or np.array_equal(result, expected)
+    assert failed > 5 and undefined > 5
+
+
+def test_a_solve_that_is_only_checked_or_refused_computes_no_panel(on: str) -> None:
+    A, B = np.eye(6), whole((6, 29))
+    before = B.copy()
+    with testing.counting(Device(on)) as moved, apart(on, In(A), B) as (dA, dB):
+        with checking():
+            blas.trsm(1.0, dA, dB)
+        with pytest.raises(AliasError):  # the last panels alone would not overlap
+            blas.trsm(1.0, dB[:, :6], dB)
+        assert (moved.calls, moved.bytes_up) == (0, 0)
+    with apart(on, In(A), In(B)) as (dA, dB), pytest.raises(DirectionError, match="lent as In"):
+        blas.trsm(1.0, dA, dB)
+    assert np.array_equal(B, before)
+
+
+@pytest.mark.filterwarnings("ignore::offload_args.errors.UnwrittenWarning")
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("uplo", ["U", "L"])
+@pytest.mark.parametrize("trans", ["N", "T"])
+def test_each_panel_of_a_sum_or_a_triangle_goes_up_alone(on: str, order: Any, uplo: str, trans: str) -> None:
+    A, C = whole((64, 32) if trans == "N" else (32, 64), order=order), np.zeros((64, 64))
+    with testing.counting(Device(on)) as moved, apart(on, In(A), Out(C)) as (dA, dC):
+        blas.syrk(1.0, dA, 0.0, dC, uplo=uplo, trans=trans)
+        assert moved.bytes_up == A.nbytes
+        assert moved.copies_up >= 7
