@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import operator
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ._core import geometry, only_check, query
+from ._core import Checking, geometry, query
 from .display import shown
 from .dtypes import DTYPE_NAMES, converted, ordered
 from .errors import ArgumentError, ArgumentTypeError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "COMPLEX_OF",
@@ -271,14 +270,6 @@ def vector(
     contiguous(function, operand, pointer, size, reason)
 
 
-@contextmanager
-def checking() -> Iterator[None]:
+def checking() -> Checking:
     """Check the first call in a block without making it; only the errors of its checks are raised."""
-    only_check(True)
-    try:
-        yield
-    except ArgumentError:
-        if not only_check(False):
-            raise
-    finally:
-        only_check(False)
+    return Checking()

@@ -435,6 +435,19 @@ int oa_only_check(int on) {
   return checked;
 }
 
+int64_t oa_checks_begin(void) {
+  const oa_caller *caller = oa_caller_of_thread;
+  const int64_t outer = caller ? (int64_t)caller->checked * 2 + caller->only_checks : 0;
+  oa_only_check(1);
+  return outer;
+}
+
+int oa_checks_end(int64_t outer) {
+  const int checked = oa_only_check((int)(outer & 1));
+  if (outer) oa_caller_of_thread->checked = (int)(outer / 2);
+  return checked;
+}
+
 int oa_only_checks(void) {
   const oa_caller *caller = oa_caller_of_thread;
   return caller && caller->only_checks;

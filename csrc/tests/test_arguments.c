@@ -409,6 +409,14 @@ static void only_check(void) {
   CHECK(oa_only_check(0) == 0 && oa_only_check(0) == 0 && !oa_only_checks());
 }
 
+static void nested_checks(void) {
+  const int64_t outer = oa_checks_begin();
+  CHECK(oa_only_checks());
+  const int64_t inner = oa_checks_begin();
+  CHECK(oa_checks_end(inner) == 0 && oa_only_checks());
+  CHECK(oa_checks_end(outer) == 0 && !oa_only_checks());
+}
+
 static void is_host_zero(void) {
   CHECK(!oa_is_host_zero(NULL) && !oa_is_host_zero(host) && !oa_is_host_zero((void *)-1));
   CHECK(!oa_is_host_zero(live) && !oa_is_host_zero(stale));
@@ -505,6 +513,8 @@ static const struct wrong_test tests[] = {
     {"oa_update_end", updates},
     {"oa_only_check", only_check},
     {"oa_only_checks", only_check},
+    {"oa_checks_begin", nested_checks},
+    {"oa_checks_end", nested_checks},
     {"oa_is_present", is_present},
     {"oa_is_host_zero", is_host_zero},
     {"oa_keep", keep_and_release},

@@ -100,6 +100,12 @@ static void a_call_is_checked_and_not_made(void) {
   CHECK(oa_only_checks());
   oa_call call = sum_of(operands, 3);
   CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "test.sum: checked, and not made");
+  const int64_t outer = oa_checks_begin(); /* a function that checks some calls itself */
+  for (int i = 0; i < 2; i++) {
+    call = sum_of(operands, 3);
+    CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "checked, and not made");
+  }
+  CHECK(oa_checks_end(outer) == 2 && oa_only_checks());
   CHECK(oa_only_check(1) == 1);
   call = sum_of(operands, 3);
   operands[2].pointer = arrays[1].handle;

@@ -111,9 +111,9 @@ static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *capsule) {
   int status, checked;
   if (PyErr_Occurred()) return NULL;
   Py_BEGIN_ALLOW_THREADS;
-  oa_only_check(1);
+  const int64_t outer = oa_checks_begin();
   status = oa_chain_replay(chain);
-  checked = oa_only_check(0);
+  checked = oa_checks_end(outer);
   Py_END_ALLOW_THREADS;
   if (raise_touch() < 0) return NULL;
   if (checked || status == OA_OK) Py_RETURN_TRUE;

@@ -715,13 +715,7 @@ static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments
   return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
 }
 
-/* (1: calls of this thread are only checked) -> the number of calls checked since this was switched on */
-static PyObject *only_check(PyObject *Py_UNUSED(module), PyObject *on) {
-  return PyLong_FromLong(oa_only_check(on == Py_True));
-}
-
 static PyMethodDef functions[] = {
-    {"only_check", only_check, METH_O, NULL},
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
     {"record", routine_record, METH_VARARGS, NULL},

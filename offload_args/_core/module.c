@@ -172,7 +172,8 @@ PyMODINIT_FUNC PyInit__core(void) {
       add_graph(module) < 0 || add_library_call(module) < 0 || add_kernel(module) < 0 || add_launch(module) < 0 ||
       add_memory(module) < 0 || add_device(module) < 0 || add_trace(module) < 0 || add_recording(module) < 0 ||
       add_accelerate(module) < 0 || PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 ||
-      add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0)
+      add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0 || add_finish(module) < 0 ||
+      add_checking(module) < 0)
     Py_CLEAR(module);
   return module;
 }

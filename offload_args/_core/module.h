@@ -303,6 +303,8 @@ int add_blas(PyObject *module);
 int add_panels(PyObject *module);
 int add_object(PyObject *module);
 int add_graph(PyObject *module);
+int add_finish(PyObject *module);
+int add_checking(PyObject *module);
 int add_library_call(PyObject *module);
 int add_region(PyObject *module);
 int add_guard(PyObject *module);

@@ -191,9 +191,9 @@ static PyObject *overlaps(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (status == OA_OK) status = make_operand(&operands[1], "read", read, OA_READ);
   if (status != OA_OK) return fail(status);
   Py_BEGIN_ALLOW_THREADS;
-  oa_only_check(1);
+  const int64_t outer = oa_checks_begin();
   status = oa_begin(&call);
-  oa_only_check(0);
+  oa_checks_end(outer);
   Py_END_ALLOW_THREADS;
   return PyBool_FromLong(status == OA_ERROR_ALIAS);
 }

@@ -248,8 +248,8 @@ def _lend_panels(work: _Product, conjugates: bool) -> bool:
     arrays = work.A, work.B, work.C
     if any(min(array.strides) < 0 and _core.is_lent_in_part(array) for array in arrays):
         return False
-    axes = {next((i for i in (0, 1) if array.strides[i] == array.itemsize), None) for array in arrays}
-    return None not in axes and not (conjugates and len(axes) > 1)
+    axes = {array.strides.index(array.itemsize) if array.itemsize in array.strides else -1 for array in arrays}
+    return -1 not in axes and not (conjugates and len(axes) > 1)
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:

@@ -11,10 +11,10 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from heapq import heapify, heappop, heappush
-from threading import Condition
+from queue import SimpleQueue
+from threading import Condition, Thread
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..pointers import DevicePtr
 
 __all__ = ["Sides", "Step", "Task", "Tile", "compute", "cuts", "note_of", "share_out", "sides_for", "span"]
-__all__ += ["Places", "check_lent", "places_for", "space_for"]
+__all__ += ["Places", "check_lent", "finish", "places_for", "space_for"]
 
 # The number of threads per device. While a thread waits for its results, the other threads bring up and compute their
 # parts.
@@ -185,7 +185,6 @@ class _Queue:
     def __init__(self, needs: Sequence[Collection[int]]) -> None:
         self.changed = Condition()
         self.done: list[int] = []
-        self.under_way = 0
         self.stopped = False
         self._open = [len(before) for before in needs]
         self._followers: dict[int, list[int]] = defaultdict(list)
@@ -204,23 +203,16 @@ class _Queue:
             if self.stopped or not self._left:
                 return None
             self._left -= 1
-            self.under_way += 1
             return heappop(self._ready)
 
     def end(self, task: int) -> None:
         with self.changed:
             self.done.append(task)
-            self.under_way -= 1
             for follower in self._followers[task]:
                 self._open[follower] -= 1
                 if not self._open[follower]:
                     heappush(self._ready, follower)
             self.changed.notify_all()
-
-    def drop(self) -> None:
-        """Forget a task that has failed."""
-        with self.changed:
-            self.under_way -= 1
 
     def stop(self) -> None:
         with self.changed:
@@ -241,10 +233,12 @@ def share_out(
 
     needs: for each task, the tasks that have to be done before. work: the function of one thread. It requests one task
     after the other; a task is done when it requests the next one. described: makes the note on an error from the tasks
-    that are done. stopping: is called when a thread has failed. ending: is called after the
-    last task, also after a failure.
+    that are done. stopping: is called when a thread has failed. ending: is called after the last task, also after a
+    failure. If the handler of a signal raises, no further task is begun, and the error is raised when all have ended.
     """
     queue = _Queue(needs)
+    events = SimpleQueue[str]()
+    errors: list[BaseException] = []
 
     def stop() -> None:
         queue.stop()
@@ -264,46 +258,62 @@ def share_out(
             work(device, following)
         except _Stopped:
             pass
-        except BaseException:
+        except BaseException as error:
+            errors.append(error)
             stop()
-            raise
         finally:
-            for _ in current:
-                queue.drop()
+            events.put("end")
 
     # The host's library has several threads itself.
-    threads = [device for i in range(THREADS) for device in devices if i == 0 or device.backend != "host"]
-    try:
-        try:
-            with ThreadPoolExecutor(len(threads), thread_name_prefix=f"offload_args {name}") as pool:
-                try:
-                    for future in [pool.submit(of_thread, device) for device in threads[: len(needs)]]:
-                        future.result()
-                except BaseException:
-                    _wait_for_tasks(queue, stop)
-                    raise
-        except BaseException as error:
-            try:
-                ending()
-            except OffloadError as failure:
-                error.add_note(f"{name}: then {failure}")
-            raise
-        ending()
-    except BaseException as error:
-        error.add_note(f"{name}: {described(sorted(queue.done))}")
-        raise
+    used = [device for i in range(THREADS) for device in devices if i == 0 or device.backend != "host"]
+    threads = [Thread(target=of_thread, args=(each,), name=f"offload_args {name}") for each in used[: len(needs)]]
 
-
-def _wait_for_tasks(queue: _Queue, stop: Callable[[], None]) -> None:
-    """Stop, and wait for the tasks that are under way, also after another Ctrl-C: they write into arrays."""
-    while True:
+    def on_threads() -> tuple[str, BaseException | None]:
+        left = 0
         try:
+            for thread in threads:
+                thread.start()
+                left += 1
+        except RuntimeError as error:  # too many threads
+            errors.append(error)
             stop()
-            while queue.under_way:
-                sleep(0.001)  # unlike Condition.wait, it may be interrupted at any place
-        except KeyboardInterrupt:
-            continue
-        return
+        while left:
+            if events.get() == "stop":
+                stop()
+            else:
+                left -= 1
+        while any(thread.is_alive() for thread in threads):
+            sleep(0.0001)  # `join` would register this thread, which `threading` then never forgets
+        try:
+            ending()
+        except OffloadError as error:
+            if errors:
+                errors[0].add_note(f"{name}: then {error}")
+            else:
+                errors.append(error)
+        note = f"{name}: {described(sorted(queue.done))}"
+        if not errors:
+            return note, None
+        errors[0].add_note(note)
+        del errors[1:]
+        return note, errors.pop()  # its traceback has the list, so this avoids a circle
+
+    finish(on_threads, lambda: events.put("stop"))
+
+
+def finish(
+    work: Callable[[], tuple[str | None, BaseException | None]], stop: Callable[[], None] = lambda: None
+) -> None:
+    """Do work on a thread that no handler of a signal interrupts, and raise its error, or the handler's.
+
+    work: returns the note for the handler's error, and its own error. stop: shortens the work after the handler's.
+    """
+    error = _core.finish(work, stop)
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error  # its traceback has this frame
 
 
 def note_of(parts: Sequence[str], halves: Sequence[str] = ()) -> str:
@@ -666,10 +676,19 @@ def check_lent(
             raise PresentError(f"{name}: some of {key} is lent; leave that region first, or lend all of {key}")
         if key not in lent and key in written and not array.flags.writeable:
             raise DirectionError(f"{name}: {key} is read-only; pass a writable array")
-    for device in devices if lent else ():
-        for tile, access in parts:
-            if tile.name in lent and 0 not in tile.shape:
-                _check_access(name, tile, tile.of(arrays[tile.name]), access, device)
+
+    def check() -> tuple[None, BaseException | None]:
+        try:
+            for device in devices:
+                for tile, access in parts:
+                    if tile.name in lent and 0 not in tile.shape:
+                        _check_access(name, tile, tile.of(arrays[tile.name]), access, device)
+        except OffloadError as error:
+            return None, error
+        return None, None
+
+    if lent:
+        finish(check)
 
 
 def _check_access(name: str, tile: Tile, part: NDArray[Any], access: Access, device: Device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..blas.tiles import (
     Tile,
     compute,
     cuts,
+    finish,
     order_of,
     places_for,
     sides_for,
@@ -34,7 +36,7 @@ from ._checks import first_zero
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +48,9 @@ Range = tuple[int, int]
 
 _INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero; gelsd and linalg.lstsq take singular matrices"
+# Notes on errors.
+_UNDEFINED: Final = "A and ipiv are undefined"
+_FACTORED: Final = "A has its factors, B is as it was"
 # Columns of the narrowest panel that is factored on a device.
 _NARROWEST: Final = 8
 # Wider panels have at most an eighth of the columns.
@@ -62,6 +67,17 @@ def _refused(name: str, text: str, info: int) -> np.linalg.LinAlgError:
     error = np.linalg.LinAlgError(f"{name}: {text.format(info=info)}")
     error.info = info  # type: ignore[attr-defined]
     return error
+
+
+@contextmanager
+def _noting(name: str, state: list[str]) -> Iterator[None]:
+    """Add the last note of `state` to an exception without a note: to that of Ctrl-C between two computations."""
+    try:
+        yield
+    except BaseException as error:
+        if state and not any(other.startswith(f"{name}: ") for other in getattr(error, "__notes__", ())):
+            error.add_note(f"{name}: {state[-1]}")
+        raise
 
 
 def _need_square(name: str, A: NDArray[Any], B: NDArray[Any] | None = None) -> None:
@@ -280,11 +296,14 @@ def factor_general(
     # The tiles of the solution have to fit before anything is written; then some memory may not be free again yet.
     sides = None if B is None else sides_for(name, used, A.itemsize, len(A))
     # In C order the factors are of A^T, as for pointers.
-    place = _factor_panels(name, getrf, A if _by_columns(A) else A.T, ipiv, used)
+    state: list[str] = []
+    with _noting(name, state):
+        place = _factor_panels(name, getrf, A if _by_columns(A) else A.T, ipiv, used, state)
+        state.append(_FACTORED if sides else "A has its factors")
+        if sides and not (place and singular == "raise"):
+            _solve_factored(name, A, ipiv, B, "N", used, sides, state)
     if place and singular == "raise":
         raise _refused(name, _SINGULAR, place)
-    if sides:
-        _solve_factored(name, A, ipiv, B, "N", used, sides)
 
 
 def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Sequence[Device | str]) -> None:
@@ -300,7 +319,7 @@ def solve_general(name: str, A: Any, ipiv: Any, B: Any, trans: str, devices: Seq
             f'{name}: a complex A with trans="C" needs Fortran order, got strides {A.strides}; factor '
             f"A = np.asfortranarray(A)"
         )
-    _solve_factored(name, A, ipiv, B, trans, used, sides_for(name, used, A.itemsize, len(A)))
+    _solve_factored(name, A, ipiv, B, trans, used, sides_for(name, used, A.itemsize, len(A)), [])
 
 
 def _by_columns(A: NDArray[Any]) -> bool:
@@ -340,9 +359,16 @@ def _need_rows(name: str, ipiv: NDArray[np.int32], rows: int, first: int, last: 
 
 
 def _factor_panels(
-    name: str, getrf: Callable[..., None], A: NDArray[Any], ipiv: NDArray[np.int32], devices: list[Device]
+    name: str,
+    getrf: Callable[..., None],
+    A: NDArray[Any],
+    ipiv: NDArray[np.int32],
+    devices: list[Device],
+    state: list[str],
 ) -> int:
     """Factor A, in Fortran order, panel by panel of columns; return the place of the first zero on U's diagonal, or 0.
+
+    state: as in _noting.
 
     A panel is updated by all panels to its left, and then factored, while no other part of A changes. At the end the
     rows of each panel are exchanged as later panels require it.
@@ -352,7 +378,7 @@ def _factor_panels(
     sides, places = _panels_for(name, A, devices)
     width = sides.side
     panels = [*cuts(size, width), *((size + a, size + b) for a, b in cuts(n - size, width))]
-    call = _LU(name, getrf, m, size, ipiv, [])
+    call = _LU(name, getrf, m, size, ipiv, [], state)
     if places:
         tasks = []
         for first in range(0, len(panels), places.count):
@@ -364,15 +390,14 @@ def _factor_panels(
         tasks = [
             call.task(panel, panels, panel, after=panels[: max(i + 1 - at_once, 0)]) for i, panel in enumerate(panels)
         ]
-    note = "A and ipiv are undefined"
-    compute(name, {"A": A}, tasks, devices, sides, note=note)
+    compute(name, {"A": A}, tasks, devices, sides, note=_UNDEFINED)
     # Only the rows below a panel's own rows are exchanged.
     exchanges = [
         Task(Tile("A", panel[1], m, *panel), [Step(call.last(panel))])
         for panel in panels
         if panel[1] < size and call.moves_rows(panel[1], size)
     ]
-    compute(name, {"A": A}, exchanges, devices, sides, note=note)
+    compute(name, {"A": A}, exchanges, devices, sides, note=_UNDEFINED)
     return min(call.zeros, default=0)
 
 
@@ -399,6 +424,7 @@ class _LU(NamedTuple):
     size: int
     ipiv: NDArray[np.int32]
     zeros: list[int]  # the place of the first zero in each panel that has one
+    state: list[str]  # as in _noting
 
     def tile(self, panel: Range, top: int = 0) -> Tile:
         return Tile("A", top, self.m, *panel)
@@ -446,6 +472,7 @@ class _LU(NamedTuple):
         begin, end = own
 
         def factor(panel: DevicePtr) -> None:
+            self.state.append(_UNDEFINED)
             with offload_args(Scratch(end - begin, np.int32), device=panel.device) as (places,):
                 self.getrf(panel[begin:], places, singular="keep")
                 zero = first_zero(panel[begin:end])
@@ -469,8 +496,9 @@ def _solve_factored(
     trans: str,
     devices: list[Device],
     sides: Sides,
+    state: list[str],
 ) -> None:
-    """Solve op(A) X = B with the factors that getrf left."""
+    """Solve op(A) X = B with the factors that getrf left. state: as in _noting."""
     if not B.size:
         return
     if not _by_columns(A):  # the factors are of A^T
@@ -484,8 +512,11 @@ def _solve_factored(
     tasks: list[Task] = []
     for uplo, diag in (("L", "U"), ("U", "N")) if trans == "N" else (("U", "N"), ("L", "U")):
         tasks += triangular(trsm, gemm, True, 1.0, ("A", "B"), sizes, side="L", uplo=uplo, trans=trans, diag=diag)
-    compute(name, arrays, tasks, devices, sides, one_order=trans == "C", note="A has its factors, B is as it was")
-    if trans == "N":
-        _columns(B)[...] = X
-    else:
-        _columns(B)[rows] = X
+    compute(name, arrays, tasks, devices, sides, one_order=trans == "C", note=_FACTORED)
+
+    def bring_back() -> tuple[None, None]:
+        _columns(B)[... if trans == "N" else rows] = X
+        state.append("A has its factors, B has the solution")
+        return None, None
+
+    finish(bring_back)

@@ -30,18 +30,21 @@ class Sent:
 
 @contextmanager
 def ctrl_c(
-    at: int = 0, function: str | None = None, handler: Callable[..., Any] = signal.default_int_handler
+    at: int = 0,
+    function: str | None = None,
+    handler: Callable[..., Any] = signal.default_int_handler,
+    modules: tuple[str, ...] = (),
 ) -> Iterator[Sent]:
     """Send Ctrl-C once in the block, when code of the package is called, reaches a line or returns.
 
     at: the number of such events before Ctrl-C. function: only events in functions of this name count. handler: the
-    handler of the signal.
+    handler of the signal. modules: other files whose code counts, too.
     """
     sent, left = Sent(), at
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if not frame.f_code.co_filename.startswith((_PACKAGE, *modules)):
             return None
         if event != "exception" and function in (None, frame.f_code.co_name):
             left -= 1
@@ -72,15 +75,15 @@ def ctrl_c_at_end_of(owner: object) -> weakref.ref[object]:
     return weakref.ref(owner, interrupt)
 
 
-def at_every_place(block: Callable[[], object]) -> Iterator[int]:
+def at_every_place(block: Callable[[], object], step: int = 1, modules: tuple[str, ...] = ()) -> Iterator[int]:
     """Call `block` with Ctrl-C at each place in turn, and then without Ctrl-C; each Ctrl-C must be raised.
 
-    After each call, yield the number of places before this place.
+    After each call, yield the number of places before this place. step: of places. modules: as in ctrl_c.
     """
-    for at in itertools.count():
+    for at in itertools.count(0, step):
         arrived = False
         try:
-            with ctrl_c(at) as sent:
+            with ctrl_c(at, modules=modules) as sent:
                 block()
                 for _ in range(1000):  # lines of the user that follow
                     pass

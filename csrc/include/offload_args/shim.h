@@ -212,6 +212,10 @@ int oa_begin(oa_call *call);
  * OA_ERROR_ARGUMENT after all checks, and moves nothing. Returns the number of calls that were checked since the mode
  * was switched on. */
 int oa_only_check(int on);
+/* Switch the mode on for a part of a function that may be called in this mode, and restore it with its number of calls.
+ * outer: what oa_checks_begin returned. oa_checks_end returns the number of calls that were checked in between. */
+int64_t oa_checks_begin(void);
+int oa_checks_end(int64_t outer);
 int oa_only_checks(void); /* 1 while oa_begin only checks the calls of this thread */
 /* Begins a call with OA_LISTED operands. The pointer of such an operand is an oa_pointer_list, and each of its arrays
  * is checked and moved as a separate operand; messages call it "A[17]". Consecutive operands with the same list are its
