@@ -69,20 +69,28 @@ static int use_mode(oa_call *call, int pointer_mode) {
 /* A value of call->saved_mode: the call has a handle of its stream for itself. */
 enum { OWNS_HANDLE = -2 };
 
-/* Takes the stream's own handle with the pointer mode of the call. */
-static int take_handle(oa_call *call, oa_stream *stream, bool captured) {
+/* Takes a handle of the stream that no other call may use meanwhile. */
+static __attribute__((noinline)) int take_own_handle(oa_call *call, oa_stream *stream, void **handles, bool captured) {
   const oa_library *library = call->library;
-  void **handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
-  if (OA_LIKELY(handles != NULL)) {
-    void **own = &handles[oa_library_handle_place(library, call->device_scalars)];
-    call->handle = library->shares_handles ? __atomic_load_n(own, __ATOMIC_ACQUIRE)
-                                           : __atomic_exchange_n(own, NULL, __ATOMIC_ACQUIRE);
-  }
+  if (OA_LIKELY(handles != NULL))
+    call->handle =
+        __atomic_exchange_n(&handles[oa_library_handle_place(library, call->device_scalars)], NULL, __ATOMIC_ACQUIRE);
   int status = OA_OK;
   if (OA_UNLIKELY(call->handle == NULL))
     status = oa_library_take_handle(library, stream, call->device_scalars, captured, &call->handle);
-  if (!library->shares_handles && !status) call->saved_mode = OWNS_HANDLE;
+  if (!status) call->saved_mode = OWNS_HANDLE;
   return status;
+}
+
+/* Takes a handle of the stream with the pointer mode of the call. */
+static inline int take_handle(oa_call *call, oa_stream *stream, bool captured) {
+  const oa_library *library = call->library;
+  void **handles = __atomic_load_n(&stream->handles, __ATOMIC_ACQUIRE);
+  if (!library->shares_handles) return take_own_handle(call, stream, handles, captured);
+  if (OA_LIKELY(handles != NULL))
+    call->handle = __atomic_load_n(&handles[oa_library_handle_place(library, call->device_scalars)], __ATOMIC_ACQUIRE);
+  if (OA_LIKELY(call->handle != NULL)) return OA_OK;
+  return oa_library_take_handle(library, stream, call->device_scalars, captured, &call->handle);
 }
 
 /* Returns the handle of the stream, or restores the pointer mode of the caller's handle and returns that. */
