@@ -97,7 +97,7 @@ def test_triangles_of_every_kind(side: str, uplo: str, trans: str) -> None:
     testing.sim_device()
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(12, marks=pytest.mark.slow)])
 def test_other_shapes_orders_and_options(count: int) -> None:
     random = np.random.default_rng(3)
     for _ in range(count):
@@ -134,7 +134,7 @@ def failing(*many: int) -> pytest.MarkDecorator:
     """Return the numbers of the calls that fail, and how many of these failures the program sees at least."""
     return pytest.mark.parametrize(
         ("calls", "least"),
-        [pytest.param((100, 250, 400), 1, id="some"), pytest.param(many, 4, id="many", marks=pytest.mark.slow)],
+        [pytest.param((100, 400), 1, id="some"), pytest.param(many, 4, id="many", marks=pytest.mark.slow)],
     )
 
 

@@ -43,6 +43,23 @@ def triangle(n: int, uplo: str) -> NDArray[np.bool_]:
     return mask if uplo == "L" else mask.T
 
 
+def failing(test: Any) -> Any:
+    """Parametrize a test over the numbers of the calls that fail, and over the fewest failures that are seen."""
+    some = pytest.param((100, 250, 400), 1, id="some")
+    many = pytest.param((1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200), 5, id="many", marks=pytest.mark.slow)
+    test = pytest.mark.parametrize(("calls", "least"), [some, many])(test)
+    return pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")(test)
+
+
+def of_random_matrices(count: int) -> pytest.MarkDecorator:
+    """Parametrize a test over types and numbers of random matrices: `count` by default, and 6 of each type in CI."""
+    usual = [pytest.param("float64", count), pytest.param("complex64", 1)]
+    names = ("float32", "float64", "complex64", "complex128")
+    return pytest.mark.parametrize(
+        ("dtype", "count"), [*usual, *(pytest.param(name, 6, marks=pytest.mark.slow) for name in names)]
+    )
+
+
 @pytest.mark.later(but="U")
 @pytest.mark.parametrize("uplo", ["U", "L"])
 @pytest.mark.parametrize(("right_sides", "most"), [(1, 1.9), (3, 2.4)])  # 3 are too many to stay there
@@ -61,14 +78,7 @@ def test_a_large_triangle_goes_up_few_times(uplo: str, right_sides: int, most: f
     testing.sim_device()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "count"),
-    [
-        ("float64", 2),
-        ("complex64", 1),
-        *(pytest.param(name, 6, marks=pytest.mark.slow) for name in ("float32", "float64", "complex64", "complex128")),
-    ],
-)
+@of_random_matrices(1)
 def test_random_sizes_and_capacities(dtype: str, count: int) -> None:
     matrices, random = Matrices(dtype), np.random.default_rng(5)
     for _ in range(count):
@@ -83,6 +93,7 @@ def test_random_sizes_and_capacities(dtype: str, count: int) -> None:
     testing.sim_device()
 
 
+@pytest.mark.later(but="F")
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_large_matrix_goes_up_few_times_for_its_panels(order: Any) -> None:
     n = 256
@@ -116,10 +127,10 @@ def test_panels_that_stay_unfinished_are_updated_at_the_same_time(monkeypatch: p
     assert max(chains) < len(chains) / 3 and len(chains) > 2 * N / 4  # panels of 4 columns, each in many tasks
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_random_shapes_and_capacities_of_panels(dtype: str) -> None:
+@of_random_matrices(2)
+def test_random_shapes_and_capacities_of_panels(dtype: str, count: int) -> None:
     matrices, random = Matrices(dtype), np.random.default_rng(7)
-    for _ in range(6):
+    for _ in range(count):
         m, n = (int(size) for size in random.integers(20, 200, 2))
         order: Any = random.choice(["C", "F"])
         original = matrices.general(m, n)
@@ -134,11 +145,11 @@ def test_random_shapes_and_capacities_of_panels(dtype: str) -> None:
     testing.sim_device()
 
 
-@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
-def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were() -> None:
+@failing
+def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(calls: tuple[int, ...], least: int) -> None:
     matrices, failed = Matrices("float64"), 0
     original, right = np.asfortranarray(matrices.general(N, N)), matrices.general(N)
-    for k in (1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200):
+    for k in calls:
         device = small(CAPACITY * 2)
         A, x, ipiv = original.copy("F"), right.copy(), np.empty(N, np.int32)
         testing.fail_call(device, k)
@@ -154,7 +165,7 @@ def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were() -> None
             assert matrices.near(original @ x, right)
         finally:
             testing.sim_device()
-    assert failed >= 5
+    assert failed >= least
 
 
 def test_two_devices_finish_each_tile_at_once() -> None:
@@ -187,14 +198,7 @@ def test_a_matrix_that_is_not_definite_leaves_the_right_sides(uplo: str) -> None
     assert done.any() and np.allclose(A[:100, :100][own[:100, :100]], factor[own[:100, :100]])
 
 
-@pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
-@pytest.mark.parametrize(
-    ("calls", "least"),
-    [
-        pytest.param((100, 250, 400), 1, id="some"),
-        pytest.param((1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200), 5, id="many", marks=pytest.mark.slow),
-    ],
-)
+@failing
 def test_after_a_failing_call_finished_tiles_are_named(calls: tuple[int, ...], least: int) -> None:
     matrices, failed = Matrices("float64"), 0
     H, right = matrices.definite(N), matrices.general(N)
