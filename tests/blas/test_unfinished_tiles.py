@@ -50,9 +50,16 @@ def triangular(n: int, uplo: str) -> Matrix:
 MOST = {"gemm": 8, "symm": 8, "syrk": 4, "syr2k": 7, "trsm": 5, "trmm": 4}
 
 
-@pytest.mark.later(but="gemm")
+# One thread moves the same bytes in each run. Which of three threads takes the next tile is up to the system, and a
+# tile that is used late goes up again.
+by_threads = pytest.mark.parametrize("threads", [1, 3])
+
+
+@pytest.mark.later(but="gemm-1")
+@by_threads
 @pytest.mark.parametrize("name", MOST)
-def test_operands_go_up_few_times(name: str) -> None:
+def test_operands_go_up_few_times(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "THREADS", threads)
     A, B, C = whole(N, N), whole(N, N, seed=1), np.full((N, N), np.nan)
     device = testing.sim_device(capacity=CAPACITY)
     upper = np.triu(np.ones((N, N), bool))
@@ -77,13 +84,18 @@ def test_operands_go_up_few_times(name: str) -> None:
             T, X = triangular(N, "U"), B.copy()
             blas.trsm(1.0, T, X, devices=[device])
             assert np.array_equal(T @ X, B)
-    assert moved.bytes_up < MOST[name] * A.nbytes
+    if threads == 1:
+        assert moved.bytes_up < MOST[name] * A.nbytes
     testing.sim_device()
 
 
-@pytest.mark.later(but="R-L-N")
+@pytest.mark.later(but="R-L-N-1")
+@by_threads
 @pytest.mark.parametrize(("side", "uplo", "trans"), [*itertools.product("LR", "UL", "NT")])
-def test_triangles_of_every_kind(side: str, uplo: str, trans: str) -> None:
+def test_triangles_of_every_kind(
+    side: str, uplo: str, trans: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "THREADS", threads)
     T, B = triangular(N, uplo), whole(N, 100) if side == "L" else whole(100, N)
     device = testing.sim_device(capacity=CAPACITY)
     X, Y = B.copy(), B.copy()
@@ -92,7 +104,9 @@ def test_triangles_of_every_kind(side: str, uplo: str, trans: str) -> None:
     assert np.array_equal(op @ X if side == "L" else X @ op, 2 * B)
     with testing.counting(device) as moved:
         blas.trmm(2.0, T, Y, side=side, uplo=uplo, trans=trans, devices=[device])
-    assert moved.bytes_up < 4.6 * B.nbytes and moved.bytes_down == B.nbytes
+    assert moved.bytes_down == B.nbytes
+    if threads == 1:
+        assert moved.bytes_up < 4.6 * B.nbytes
     assert np.array_equal(Y, 2 * (op @ B if side == "L" else B @ op))
     testing.sim_device()
 

@@ -43,6 +43,15 @@ def triangle(n: int, uplo: str) -> NDArray[np.bool_]:
     return mask if uplo == "L" else mask.T
 
 
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one thread compute all tiles, so that each run moves the same bytes.
+
+    Which of several threads takes the next tile is up to the system, and a tile that is used late goes up again.
+    """
+    monkeypatch.setattr(tiles, "THREADS", 1)
+
+
 def failing(test: Any) -> Any:
     """Parametrize a test over the numbers of the calls that fail, and over the fewest failures that are seen."""
     some = pytest.param((100, 250, 400), 1, id="some")
@@ -63,7 +72,7 @@ def of_random_matrices(count: int) -> pytest.MarkDecorator:
 @pytest.mark.later(but="U")
 @pytest.mark.parametrize("uplo", ["U", "L"])
 @pytest.mark.parametrize(("right_sides", "most"), [(1, 1.9), (3, 2.4)])  # 3 are too many to stay there
-def test_a_large_triangle_goes_up_few_times(uplo: str, right_sides: int, most: float) -> None:
+def test_a_large_triangle_goes_up_few_times(uplo: str, right_sides: int, most: float, one_thread: None) -> None:
     matrices = Matrices("float64")
     H, right = matrices.definite(N), matrices.general(N, right_sides)
     A, B = H.copy(), right.copy()
@@ -95,7 +104,7 @@ def test_random_sizes_and_capacities(dtype: str, count: int) -> None:
 
 @pytest.mark.later(but="F")
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_large_matrix_goes_up_few_times_for_its_panels(order: Any) -> None:
+def test_a_large_matrix_goes_up_few_times_for_its_panels(order: Any, one_thread: None) -> None:
     n = 256
     original = Matrices("float64").general(n, n)
     A, ipiv = np.array(original, order=order), np.empty(n, np.int32)
