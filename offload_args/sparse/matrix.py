@@ -152,8 +152,19 @@ class LentMatrix:
             "sparse.Matrix: its elements are on a device; call to_host(), or use SciPy's arrays later"
         )
 
+    def __array_function__(self, function: Callable[..., object], *rest: object) -> NoReturn:
+        raise HostAccessError(
+            f"sparse.Matrix: np.{function.__name__} runs on the host; to_host() makes an array of SciPy, for SciPy's "
+            "functions and its own methods"
+        )
+
+    __hash__ = object.__hash__
+
     def __reduce__(self) -> NoReturn:
-        raise HostAccessError("sparse.Matrix: a matrix on a device can't be copied or pickled")
+        raise HostAccessError(
+            "sparse.Matrix: a matrix on a device can't be copied or pickled: copy or pickle SciPy's matrix, and lend "
+            "the copy"
+        )
 
     def __repr__(self) -> str:
         state = f"on {self.device}" if self.live else "of a block that has ended"
@@ -178,6 +189,14 @@ for _name in "add radd sub rsub truediv pow neg abs".split():
     _refuse_operator(f"__{_name}__", "to_host() makes an array of SciPy, which has it")
 for _name in "rtruediv floordiv rfloordiv mod rmod divmod rdivmod rpow pos".split():
     _refuse_operator(f"__{_name}__", "to_host().toarray() makes a NumPy array, which has it")
+for _name in "lt le gt ge".split():
+    _refuse_operator(f"__{_name}__", "compare to_host(), an array of SciPy")
+for _name in ("__eq__", "__ne__"):
+    _refuse_operator(_name, "compare to_host(), or use `is` to tell whether it is the same matrix")
+for _name in "getitem iter contains len float int complex index bool".split():
+    _refuse_operator(f"__{_name}__", "to_host() makes an array of SciPy; its tocsr()[i, j] is an element")
+for _name in ("__setitem__", "__delitem__"):
+    _refuse_operator(_name, "change A.data by calls or within `with update(A.data):`, or lend another matrix")
 
 
 @contextmanager

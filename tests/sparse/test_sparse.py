@@ -657,6 +657,16 @@ def test_the_remedy_for_a_dense_left_operand_gives_the_transpose(on: str) -> Non
         (lambda dA, dx: divmod(dA, 2), "divmod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
         (lambda dA, dx: divmod(dx, dA), "rdivmod", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
         (lambda dA, dx: +dA, "pos", r"to_host\(\)\.toarray\(\) makes a NumPy array, which has it"),
+        (lambda dA, dx: dx < dA, "gt", r"compare to_host\(\)"),
+        (lambda dA, dx: dA <= dx, "le", r"compare to_host\(\)"),
+        (lambda dA, dx: dA == dA.T, "eq", r"compare to_host\(\), or use `is`"),
+        (lambda dA, dx: dA[0], "getitem", r"to_host\(\) makes an array of SciPy; its tocsr\(\)\[i, j\]"),
+        (lambda dA, dx: list(dA), "iter", r"to_host\(\) makes an array of SciPy"),
+        (lambda dA, dx: len(dA), "len", r"to_host\(\) makes an array of SciPy"),
+        (lambda dA, dx: bool(dA), "bool", r"to_host\(\) makes an array of SciPy"),
+        (lambda dA, dx: float(dA), "float", r"to_host\(\) makes an array of SciPy"),
+        (lambda dA, dx: 3.0 in dA, "contains", r"to_host\(\) makes an array of SciPy"),
+        (lambda dA, dx: dA.__setitem__((0, 0), 1.0), "setitem", r"change A\.data by calls or within"),
     ],
 )
 def test_operators_of_a_lent_matrix_name_an_array_that_has_them(result: Any, name: str, remedy: str, on: str) -> None:
@@ -664,6 +674,13 @@ def test_operators_of_a_lent_matrix_name_an_array_that_has_them(result: Any, nam
     with sparse.lend(matrix(dense("float64")), device=on) as dA, offload_args(x, device=on) as (dx,):
         with pytest.raises(HostAccessError, match=rf"^sparse\.Matrix: __{name}__ is not an operator .*; {remedy}"):
             result(dA, dx)
+
+
+def test_a_function_of_numpy_on_a_lent_matrix_names_to_host(on: str) -> None:
+    with sparse.lend(matrix(dense("float64")), device=on) as dA:
+        assert dA in {dA}  # a set compares by identity
+        with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: np\.trace runs on the host; to_host\(\) makes"):
+            np.trace(dA)
 
 
 def test_results_that_overlap_an_operand_are_refused(on: str) -> None:
