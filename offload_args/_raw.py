@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._cffi import CDATA, FFI, converted
-from .display import shown
+from .display import plural, shown
 from .dtypes import dtype_of
 from .errors import ArgumentError, ArgumentTypeError, LibraryError, LibraryVersionError
 from .objects import LibraryObject
@@ -95,7 +95,9 @@ class _Function:
         needed = len(self._type.args)
         further = self._further(arguments[needed - 1 :]) if self._type.ellipsis and len(arguments) >= needed else ()
         if len(arguments) - len(further) != needed:
-            raise ArgumentTypeError(f"{self._title}: needs {needed} arguments, got {len(arguments)}: {self.__doc__}")
+            raise ArgumentTypeError(
+                f"{self._title}: needs {needed} {plural('argument', needed)}, got {len(arguments)}: {self.__doc__}"
+            )
         arguments = (*map(self._plain, arguments, self._type.args), *further)
         if not any(map(_is_on_device, arguments)):
             return self._call(arguments)

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from .devices import Device, by_number
-from .display import html_table, nearest, shown, size_text
+from .display import html_table, nearest, plural, shown, size_text
 from .dtypes import DTYPE_NAMES, as_array, c_strides, dtype_of, newest, ordered
 from .errors import (
     ArgumentError,
@@ -195,7 +195,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         if sum(item is Ellipsis for item in keys) > 1:
             raise IndexError("DevicePtr: a key can have only one `...`")
         if taken > len(self._shape):
-            raise IndexError(f"DevicePtr: {taken} indices for {len(self._shape)} dimensions")
+            raise IndexError(
+                f"DevicePtr: {taken} indices for {len(self._shape)} {plural('dimension', len(self._shape))}"
+            )
         if Ellipsis not in keys:
             keys = (*keys, Ellipsis)
         offset, axis = 0, 0
@@ -223,7 +225,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                     index = int(item)
                     if not -extent <= index < extent:
                         raise IndexError(
-                            f"DevicePtr: index {shown(index)} is out of bounds for axis {axis} of {extent} elements"
+                            f"DevicePtr: index {shown(index)} is out of bounds for axis {axis} of {extent} "
+                            f"{plural('element', extent)}"
                         )
                     offset += (index + extent if index < 0 else index) * stride
                 axis += 1

@@ -35,15 +35,18 @@ static void start(void) {
   atomic_store(&oa_core_runs, true);
 }
 
-int oa_check_forked(void) {
+int oa_check_forked(const char *function) {
   if (OA_LIKELY(!atomic_load_explicit(&oa_forked, memory_order_relaxed))) return OA_OK;
-  return oa_fail(OA_ERROR_FORKED,
-                 "this process was forked after offload_args was used; start workers with the spawn method");
+  return oa_fail(
+      OA_ERROR_FORKED,
+      "%s: this process was forked after offload_args was used, and can't use devices; start workers with the "
+      "spawn method, or before the first use",
+      function);
 }
 
-int oa_core_start_slowly(void) {
+int oa_core_start_slowly(const char *function) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  const int status = oa_check_forked();
+  const int status = oa_check_forked(function);
   if (status) return status;
   pthread_once(&once, start);
   if (start_status) oa_error_restore(&start_error);

@@ -11,17 +11,17 @@
 
 extern atomic_int oa_forked; /* 1 in a child that was forked after first use */
 
-/* Prepares the core, once. Returns OA_ERROR_FORKED in a forked child. */
-int oa_core_start_slowly(void);
+/* Prepares the core, once. Returns OA_ERROR_FORKED in a forked child. function: named by the failure's text. */
+int oa_core_start_slowly(const char *function);
 extern atomic_bool oa_core_runs; /* the core is prepared, and the process was not forked since */
 /* Prepares the core, once, and returns the same status as oa_core_start_slowly. Costs one load if the core already
  * runs. */
-static inline int oa_core_start(void) {
-  return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly();
+static inline int oa_core_start(const char *function) {
+  return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly(function);
 }
-/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. Functions that need an open device make this check and do
- * not start the core, because only a started core can have opened a device. */
-int oa_check_forked(void);
+/* Returns OA_ERROR_FORKED in a forked child, with a text that names the function, otherwise OA_OK. Functions that need
+ * an open device make this check and do not start the core, because only a started core can have opened a device. */
+int oa_check_forked(const char *function);
 
 extern pthread_mutex_t oa_mutex; /* for oa_lock */
 extern int oa_waiting;           /* number of threads in oa_wait_change; oa_mutex guards this number */

@@ -119,7 +119,7 @@ int oa_threads_count(void) {
 }
 
 int oa_set_threads(int threads) {
-  const int status = oa_core_start();
+  const int status = oa_core_start(__func__);
   if (status) return status;
   if (threads < 0 || threads > 1024)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_set_threads: threads needs 0 (automatic) to 1024, got %d", threads);

@@ -79,7 +79,7 @@ static bool pop(oa_trace_event *event) {
 }
 
 int oa_trace_set(int flags) {
-  const int status = oa_core_start();
+  const int status = oa_core_start(__func__);
   if (status) return status;
   if (flags & ~(OA_TRACE_ON | OA_TRACE_CHECKSUMS | OA_TRACE_UNDER_WAY))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_trace_set: flags needs a sum of oa_trace_flags, got %d", flags);
@@ -96,7 +96,7 @@ int oa_trace_set(int flags) {
 
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost) {
   if (!count || (!events && capacity > 0)) return oa_fail_null("oa_trace_read", count ? "events" : "count");
-  const int status = oa_core_start();
+  const int status = oa_core_start(__func__);
   *count = 0;
   if (status) return status;
   if (capacity < 0)

@@ -39,7 +39,7 @@ void oa_under_way_end(int entry) {
 
 int oa_trace_under_way(oa_under_way *list, int capacity, int *count) {
   if (!count || (!list && capacity > 0)) return oa_fail_null("oa_trace_under_way", count ? "list" : "count");
-  const int status = oa_core_start();
+  const int status = oa_core_start(__func__);
   *count = 0;
   if (status) return status;
   if (capacity < 0)

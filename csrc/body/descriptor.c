@@ -293,8 +293,8 @@ int oa_check_elements(const oa_routine *routine, const char *name, const oa_valu
     step = oa_times(step, array->shape[i]);
   }
   if (count >= 0 && size >= count) return OA_OK;
-  return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements, has %lld", routine->function, name, (long long)count,
-                 (long long)size);
+  return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld element%s, has %lld", routine->function, name, (long long)count,
+                 count == 1 ? "" : "s", (long long)size);
 }
 
 int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,

@@ -101,7 +101,7 @@ static void put_object(oa_value *value, const oa_object_state *state) {
 int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int)) {
   oa_object_use uses[OA_MOST_OBJECTS];
-  int used = 0, status = oa_core_start();
+  int used = 0, status = oa_core_start(routine->function);
   for (const oa_object_place *place = places; place < places + count; place++)
     if (values[place->at].pointer || !place->optional)
       uses[used++] = (oa_object_use){.name = place->name,
@@ -175,7 +175,7 @@ static void return_stream(oa_stream *stream) {
 }
 
 int oa_helper_begin(oa_helper_call *call, const oa_routine *routine, oa_value *values) {
-  int status = oa_core_start();
+  int status = oa_core_start(routine->function);
   *call = (oa_helper_call){.routine = routine};
   if (!status) status = oa_slots_start();
   for (int at = 0; !status && at < routine->count; at++) status = note(call, values, at);
@@ -444,7 +444,7 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   (void)device;
   const oa_object_use use = {.name = routine->record[0].name, .kind = kind_of(routine, 0), .handle = values[0].pointer};
   call.uses[call.use_count++] = use;
-  int status = oa_core_start();
+  int status = oa_core_start(routine->function);
   if (status || (status = oa_objects_take(routine->function, routine->library, call.uses, 1))) return status;
   /* The checks are over, so the uses end here; another thread may end the object before this thread does. */
   oa_objects_return(call.uses, 1);
@@ -562,7 +562,7 @@ int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
   (void)device;
   int (*abort)(void *) = (int (*)(void *))oa_routine_symbol(routine, 0);
   if (!abort) return OA_ERROR_LIBRARY;
-  int status = oa_core_start();
+  int status = oa_core_start(routine->function);
   abortion *a = status ? NULL : malloc(sizeof *a);
   if (!a) return status ? status : oa_fail(OA_ERROR_MEMORY, "%s: no host memory", routine->function);
   *a = (abortion){.routine = routine, .abort = abort};

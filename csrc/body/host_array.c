@@ -36,8 +36,8 @@ static int fail_extent(const oa_routine *routine, const char *name, const oa_ext
   char text[256];
   oa_extent_text(extent, text, sizeof text);
   if (needed > has)
-    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", routine->function, name,
-                   (long long)needed, text, (long long)has);
+    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld element%s (%s), has %lld", routine->function, name,
+                   (long long)needed, needed == 1 ? "" : "s", text, (long long)has);
   return oa_fail(OA_ERROR_EXTENT, "%s: %s (%s) would touch elements between those of its array; pass its own strides",
                  routine->function, name, text);
 }

@@ -418,7 +418,7 @@ int oa_begin(oa_call *call) {
   if (OA_UNLIKELY(call->open)) return oa_call_fail_open("oa_begin", call);
   reset(call);
   if (!call->function || !call->operands) return oa_fail_null("oa_begin", call->function ? "operands" : "function");
-  if ((status = oa_core_start())) return status;
+  if ((status = oa_core_start(call->function))) return status;
   const oa_library *library = call->library;
   if (!library) {
     oa_lock();
@@ -434,7 +434,7 @@ int oa_begin(oa_call *call) {
 }
 
 int oa_only_check(int on) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   oa_caller *caller = status ? NULL : oa_caller_with_room(0);
   if (!caller) return 0;
   const int checked = caller->checked;

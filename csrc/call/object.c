@@ -286,7 +286,7 @@ oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *ot
 
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device) {
   const char *const function = "oa_object_names";
-  int status = oa_core_start();
+  int status = oa_core_start(function);
   if (status) return status;
   oa_lock();
   const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
@@ -308,7 +308,7 @@ int oa_object_query(const oa_object *object, oa_object_info *info) {
   const char *const function = "oa_object_query";
   oa_object_info now = {0};
   int status = oa_sized_check(function, "info", info, OA_FIRST_OBJECT_INFO, sizeof now);
-  if (status || (status = oa_core_start())) return status;
+  if (status || (status = oa_core_start(function))) return status;
   oa_lock();
   const oa_slot *slot = oa_slot_of(object, OA_SLOT_OBJECT, &status);
   oa_object_state *state = slot ? slot->object : NULL;

@@ -21,8 +21,9 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
   const int64_t itemsize = touched->itemsize, span = oa_touched_span(touched);
   oa_extent_text(&o->extent, text, sizeof text);
   if (span > slot->nbytes)
-    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", call->function, o->name,
-                   (long long)(span / itemsize), text, (long long)(slot->nbytes / itemsize));
+    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld element%s (%s), has %lld", call->function, o->name,
+                   (long long)(span / itemsize), span == itemsize ? "" : "s", text,
+                   (long long)(slot->nbytes / itemsize));
   return oa_fail(OA_ERROR_EXTENT,
                  "%s: %s (%s) would touch elements between the lines of its array, which has %lld elements a line, the "
                  "starts %lld apart; pass its own leading dimension",

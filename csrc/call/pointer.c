@@ -447,7 +447,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
 
 int oa_is_host_zero(const void *pointer) {
   int status;
-  if (oa_core_start()) return 0;
+  if (oa_core_start(__func__)) return 0;
   oa_lock();
   const oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, &status);
   const int zero = slot && slot->zero && !slot->wrote && !slot->group->written && !slot->mapping->escaped;

@@ -55,7 +55,7 @@ static int lock_opening(const oa_backend *backend) {
 /* -- devices that can't be used ------------------------------------------------------------------------------------ */
 
 int oa_device_usable(oa_device *device) {
-  int status = oa_check_forked();
+  int status = oa_check_forked(device->name);
   if (status) return status;
   if (OA_UNLIKELY(atomic_load_explicit(&device->lost, memory_order_acquire) == OA_LOST)) {
     return oa_fail(OA_ERROR_LOST, "%s is lost: %s", device->name, device->lost_reason);
@@ -175,7 +175,7 @@ static void decide_coherence(oa_device *device) {
 }
 
 int oa_coherent_configure(int coherence) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   if (coherence < -1 || coherence > OA_COHERENT_ALWAYS)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_coherent_configure: %d is not an oa_coherence, and not -1", coherence);
@@ -221,7 +221,7 @@ static int open_device(const char *name, const oa_backend *backend, int index, o
 }
 
 int oa_device_open(const char *name, int *number) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   if (!name || !number) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_open: %s is NULL", name ? "device" : "name");
   const oa_backend *backend;
@@ -258,7 +258,7 @@ int oa_backend_get_info(int number, oa_backend_info *info) {
 }
 
 int oa_device_count(const char *name, int *count) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   if (!name || !count) return oa_fail(OA_ERROR_ARGUMENT, "oa_device_count: %s is NULL", name ? "count" : "backend");
   const oa_backend *backend = backend_named(name, strlen(name));
@@ -285,7 +285,7 @@ oa_device *oa_device_of(int number) {
 }
 
 int oa_device_find(int number, const char *function, oa_device **device) {
-  int status = oa_check_forked();
+  int status = oa_check_forked(function);
   if (status) return status;
   *device = oa_device_of(number);
   if (!*device) return oa_fail_in(OA_ERROR_ARGUMENT, "%s", function);
@@ -326,7 +326,7 @@ int oa_device_get_info(int number, oa_device_info *info) {
 }
 
 int oa_device_get_counters(int number, oa_counters *counters) {
-  int status = oa_check_forked();
+  int status = oa_check_forked("oa_device_get_counters");
   if (status) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_device_get_counters");

@@ -39,7 +39,7 @@ typedef struct chain {
 /* Takes the lock and returns the chain of a handle. If the handle has no chain, returns NULL with *status and the text
  * set, and the lock free. */
 static chain *enter(const char *function, const oa_chain *handle, int *status) {
-  if ((*status = oa_core_start())) return NULL;
+  if ((*status = oa_core_start(function))) return NULL;
   oa_lock();
   const oa_slot *slot = oa_slot_of(handle, OA_SLOT_CHAIN, status);
   if (slot) return slot->state;
@@ -179,7 +179,7 @@ int oa_chain_begin(oa_region *handle, oa_chain **result) {
   const char *const function = "oa_chain_begin";
   int status;
   if (!result) return oa_fail_null(function, "chain");
-  if ((status = oa_core_start())) return status;
+  if ((status = oa_core_start(__func__))) return status;
   chain *c = calloc(1, sizeof *c);
   if (!c) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a chain", function);
   c->region = handle;

@@ -227,7 +227,7 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
   bool captured = false;
   if (!launch || !arguments) return oa_fail_null(function, launch ? "arguments" : "launch");
   int status = oa_sized_read(function, "launch", launch, &shape, OA_FIRST_LAUNCH, sizeof shape);
-  if (status || (status = oa_core_start())) return status;
+  if (status || (status = oa_core_start(function))) return status;
   oa_lock();
   oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
   if (!state) {
@@ -235,7 +235,8 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
     return status;
   }
   if (count != state->count)
-    status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs %d arguments, got %d", state->name, state->count, count);
+    status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs %d argument%s, got %d", state->name, state->count,
+                     state->count == 1 ? "" : "s", count);
   if (!status) status = check_switches(state, &shape);
   if (!status) status = check_shape(state, &shape);
   const int most = state->pointers + state->module->variable_count;

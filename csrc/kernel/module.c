@@ -144,7 +144,7 @@ static oa_slot *module_slot(const char *function, const oa_module *module, int *
 int oa_module_find_variable(oa_module *module, const char *name, uint64_t *address, size_t *nbytes) {
   const char *const function = "oa_module_find_variable";
   if (!name || !address || !nbytes) return oa_fail_null(function, !name ? "name" : address ? "nbytes" : "address");
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
@@ -165,7 +165,7 @@ int oa_module_find_variable(oa_module *module, const char *name, uint64_t *addre
 
 int oa_module_use_variable(oa_module *module, const oa_any *pointer) {
   const char *const function = "oa_module_use_variable";
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
@@ -208,7 +208,7 @@ static bool unloading_needs(const oa_wait *wait, const oa_caller *other) {
 }
 
 int oa_module_unload(oa_module *module) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
@@ -299,8 +299,8 @@ static oa_kernel_state *new_kernel(oa_module_state *module, const char *name, co
 }
 
 static int fail_count(const oa_kernel_state *kernel, int count) {
-  return oa_fail(OA_ERROR_SIGNATURE, "%s: the signature has %d parameters, the module's kernel has %s%d", kernel->name,
-                 kernel->count, count > kernel->count ? "at least " : "", count);
+  return oa_fail(OA_ERROR_SIGNATURE, "%s: the signature has %d parameter%s, the module's kernel has %s%d", kernel->name,
+                 kernel->count, kernel->count == 1 ? "" : "s", count > kernel->count ? "at least " : "", count);
 }
 
 /* Compares the parameters with the table that a shared object exports beside its kernel. */
@@ -395,7 +395,7 @@ int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *param
   if (count < 1 || count > OA_MOST_PARAMETERS)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s: count needs 1 to %d parameters, got %d", function, name,
                    OA_MOST_PARAMETERS, count);
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
@@ -451,7 +451,7 @@ void oa_kernel_unhold(oa_kernel_state *kernel, bool captured) {
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info) {
   const char *const function = "oa_kernel_get_info";
   int status = oa_sized_check(function, "info", info, OA_FIRST_KERNEL_INFO, sizeof *info);
-  if (status || (status = oa_core_start())) return status;
+  if (status || (status = oa_core_start(function))) return status;
   oa_lock();
   oa_kernel_state *state = oa_kernel_hold(function, kernel, &status);
   oa_unlock();

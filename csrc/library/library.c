@@ -212,7 +212,7 @@ static int share(const oa_library *library, const char *module) {
 
 /* Loads or shares a library, one thread at a time. */
 static int acquire(const char *function, const char *name, const char *path, const char *prefix, bool shared) {
-  int status = oa_core_start();
+  int status = oa_core_start(function);
   if (status) return status;
   const oa_library *library = oa_library_named(function, name);
   if (!library) return OA_ERROR_ARGUMENT;
@@ -360,7 +360,7 @@ int oa_library_address(const char *name, const char *symbol, void **address) {
   const oa_library *library = oa_library_named("oa_library_address", name);
   if (!library) return OA_ERROR_ARGUMENT;
   if (!symbol || !address) return oa_fail_null("oa_library_address", symbol ? "address" : "symbol");
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (!status) status = ensure_loaded(library);
   if (status) return status;
   const oa_library_state *state = library->state;
@@ -385,7 +385,7 @@ void *oa_library_symbol(const oa_library *library, int index) {
   }
   void *address = __atomic_load_n(&library->addresses[index], __ATOMIC_ACQUIRE);
   if (address) return address;
-  if (oa_core_start() || ensure_loaded(library)) return NULL;
+  if (oa_core_start(__func__) || ensure_loaded(library)) return NULL;
   const oa_library_state *state = library->state;
   const oa_older *older = older_of(library, index);
   const char *symbol = library->symbols[index];

@@ -693,7 +693,7 @@ int oa_region_enter(int number, const oa_region_options *caller_options, oa_arra
   oa_lent_array few[FEW], *few_sorted[FEW], *lent = few, **sorted = few_sorted;
   oa_region_options options;
   void *many = NULL;
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   const int64_t begun = oa_trace_begin();
   oa_device *device = oa_device_of(number);

@@ -436,7 +436,7 @@ static void warn_of(const names *arrays, const names *partly, int outcome) {
 
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   if (warnings) *warnings = 0;
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   if (outcome < OA_COMMIT || outcome > OA_KEEP)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_finish: outcome %d is not an oa_outcome", outcome);
@@ -479,7 +479,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
 /* Takes the lock and returns the state of a live region. If `handle` is not a live region, returns NULL with the text
  * set and the lock free. */
 static oa_region_state *find(const char *function, oa_region *handle, int *status) {
-  if ((*status = oa_core_start())) return NULL;
+  if ((*status = oa_core_start(function))) return NULL;
   oa_lock();
   oa_slot *own = oa_slot_of(handle, OA_SLOT_REGION, status);
   if (own) return own->region;

@@ -14,7 +14,7 @@ struct oa_part_cost oa_part_cost = {.copy = OA_COPY_COST, .line = OA_LINE_COST};
 int oa_part_cost_configure(int64_t bytes) {
   if (bytes < -1)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_part_cost_configure: bytes is %lld, needs -1 or more", (long long)bytes);
-  const int status = oa_core_start();
+  const int status = oa_core_start(__func__);
   if (status) return status;
   oa_lock();
   oa_part_cost.copy = bytes < 0 ? OA_COPY_COST : bytes;

@@ -713,7 +713,7 @@ static bool clearing_needs(const oa_wait *wait, const oa_caller *other) {
 int oa_keep(const oa_array *array, int number) {
   uintptr_t low, high;
   oa_lines lines;
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_keep");
@@ -735,7 +735,7 @@ int oa_keep(const oa_array *array, int number) {
 int oa_release(const oa_array *array, int number) {
   uintptr_t low, high;
   oa_lines lines;
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   oa_device *device = number < 0 ? NULL : oa_device_of(number);
   if (!device && number >= 0) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_release");
@@ -796,7 +796,7 @@ int oa_owner_kept(const void *owner) {
 
 int oa_residency_query(int number, oa_residency *residency) {
   oa_residency now;
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status || (status = oa_residency_start())) return status;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_residency_query");
@@ -814,7 +814,7 @@ int oa_residency_query(int number, oa_residency *residency) {
 int oa_residency_current(void) { return oa_residency_start() ? -1 : atomic_load_explicit(&mode, memory_order_relaxed); }
 
 int oa_residency_configure(int wanted, int tracking) {
-  int status = oa_core_start();
+  int status = oa_core_start(__func__);
   if (status) return status;
   if (wanted < -1 || wanted > OA_RESIDENCY_AUTO)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_residency_configure: mode %d is not an oa_residency_mode", wanted);

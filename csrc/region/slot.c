@@ -202,7 +202,7 @@ int oa_slot_destroy(oa_slot *slot) {
 }
 
 oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {
-  if ((*status = oa_core_start())) return NULL;
+  if ((*status = oa_core_start(function))) return NULL;
   oa_lock();
   oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, status);
   if (slot) return slot;

@@ -729,7 +729,7 @@ static void guard_equal(oa_mapping *mapping) {
 /* Makes an update. handle: for the purpose BEGIN, becomes the handle of the writing. */
 static int update(const oa_array *array, int device, enum purpose purpose, oa_writing **handle) {
   static const char *const function = "update";
-  int status = oa_core_start();
+  int status = oa_core_start(function);
   if (status) return status;
   if (!array) return oa_fail_null(function, "array");
   oa_lent_array lent = {.array = (oa_array *)array};
@@ -826,7 +826,7 @@ static int note_present(oa_present *element, void *data) {
 }
 
 int oa_is_present(const void *data, int64_t nbytes, int device) {
-  if (oa_core_start() || nbytes <= 0) return 0;
+  if (oa_core_start(__func__) || nbytes <= 0) return 0;
   search s = {.device = device, .low = (uintptr_t)data, .high = (uintptr_t)data + (uintptr_t)nbytes};
   oa_lock();
   const int present = oa_present_visit(&oa_table, s.low, s.high, note_present, &s);

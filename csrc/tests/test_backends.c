@@ -535,7 +535,7 @@ static void a_forked_child_is_told(oa_device *sim) {
     atomic_store(&check_failures, 0);
     int number;
     oa_counters counters = OA_SIZED(oa_counters);
-    CHECK_FAILS(oa_device_open("host", &number), OA_ERROR_FORKED, "spawn method");
+    CHECK_FAILS(oa_device_open("host", &number), OA_ERROR_FORKED, "oa_device_open: this process was forked");
     CHECK_FAILS(oa_device_synchronize(sim->number), OA_ERROR_FORKED, "spawn method");
     CHECK_FAILS(oa_device_get_counters(sim->number, &counters), OA_ERROR_FORKED, "spawn method");
     CHECK_FAILS(oa_sim_configure(sim->number, 0, 0, 0), OA_ERROR_FORKED, "spawn method");

@@ -224,7 +224,7 @@ static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
   return tuple;
 }
 
-/* Refuses a wrong number of arguments, or keywords (a dict, or NULL). Returns NULL. */
+/* Refuses a wrong number of arguments, or keywords (a dict, a tuple of their names, or NULL). Returns NULL. */
 static PyObject *kernel_misfit(Kernel *kernel, PyObject *arguments, PyObject *keywords) {
   return PyObject_CallMethodObjArgs((PyObject *)kernel, name_misfit, arguments, keywords, NULL);
 }
@@ -404,10 +404,10 @@ static PyObject *in_python(const char *name, const char *format, ...) {
   return result;
 }
 
-/* Takes objects with __offload__ apart. If `kernel` has no signature, finds a kernel that has one. Returns 0, or -1
- * with an exception; the caller releases *arranged in either case. */
+/* Takes objects with __offload__ apart. If `kernel` has no signature, finds a kernel that has one. keywords: the names
+ * of the call's keywords, or NULL. Returns 0, or -1 with an exception; the caller releases *arranged in either case. */
 static int read_kernel_arguments(const char *function, PyObject *kernel, PyObject *const *arguments, Py_ssize_t count,
-                                 KernelArguments *arranged) {
+                                 PyObject *keywords, KernelArguments *arranged) {
   arranged->kernel = NULL;
   arranged->apart = NULL;
   arranged->arguments = arguments;
@@ -431,7 +431,7 @@ static int read_kernel_arguments(const char *function, PyObject *kernel, PyObjec
   arranged->kernel = (Kernel *)launched;
   count = PyTuple_Size(arranged->apart);
   if (count != arranged->kernel->passed) {
-    kernel_misfit(arranged->kernel, arranged->apart, NULL);
+    kernel_misfit(arranged->kernel, arranged->apart, keywords);
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; i++) arranged->parts[i] = PyTuple_GetItem(arranged->apart, i);
@@ -501,7 +501,7 @@ static PyObject *launch_values(const char *function, PyObject *kernel, PyObject 
   KernelArguments arranged;
   oa_launch shape = OA_SIZED(oa_launch);
   PyObject *result = NULL;
-  if (read_kernel_arguments(function, kernel, arguments, count, &arranged) == 0 &&
+  if (read_kernel_arguments(function, kernel, arguments, count, names, &arranged) == 0 &&
       read_keywords(function, arranged.kernel, arguments + count, names, &shape, NULL) == 0)
     result = kernel_launch(arranged.kernel, &shape, arranged.arguments);
   release_arguments(&arranged);
@@ -603,7 +603,7 @@ static PyObject *offload_values(const char *function, int is_unsafe, PyObject *c
   Call call = {.of_kernel = 1};
   char roles[OA_MOST_PARAMETERS];
   PyObject *result = NULL;
-  if (read_kernel_arguments(function, values[0], values + 1, count - 1, &arranged) == 0 &&
+  if (read_kernel_arguments(function, values[0], values + 1, count - 1, names, &arranged) == 0 &&
       (!arranged.kernel->has_structs || lend_structs(&arranged) == 0) &&
       read_keywords(function, arranged.kernel, values + count, names, &asked.shape, &call.options) == 0) {
     asked.kernel = arranged.kernel;

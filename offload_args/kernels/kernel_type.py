@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
@@ -14,7 +14,7 @@ from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
-from ..display import nearest, shown
+from ..display import nearest, plural, shown
 from ..dtypes import before_copy, c_strides, converted
 from ..errors import (
     ArgumentError,
@@ -461,15 +461,16 @@ class Kernel(_core.Kernel):
                 geometry = Geometry(argument.shape[:dimensions], argument.strides[:dimensions])
                 check(subject, formal.partition, geometry, grid, block)
 
-    def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
-        names = [formal.own_name for formal in self._formals]
-        if keywords:
+    def _misfit(self, arguments: tuple[object, ...], keywords: Iterable[str] = ()) -> NoReturn:
+        names, count = [formal.own_name for formal in self._formals], len(self._formals)
+        options = () if len(arguments) == count else (*_SHAPE, "device", "on_error")
+        if wrong := [name for name in keywords if name not in options]:
             raise ArgumentTypeError(
-                f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}: pass its arguments by position: "
+                f"{self.name}: takes no keyword arguments, got {', '.join(wrong)}: pass its arguments by position: "
                 f"{', '.join(name or f'argument {i}' for i, name in enumerate(names, 1))}"
             )
         declared = [f"{name}: {text}" if name else text for name, text in zip(names, self.signature, strict=True)]
         raise ArgumentTypeError(
-            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(declared)}), got {len(arguments)} by "
+            f"{self.name}: needs {count} {plural('argument', count)} ({', '.join(declared)}), got {len(arguments)} by "
             "position"
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..arguments import In, InOut, Out, Parameter
-from ..display import shown
+from ..display import plural, shown
 from ..dtypes import code_of
 from ..errors import SignatureError
 from ..pointers import DevicePtr
@@ -192,7 +192,8 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
     known = facts.parameters if facts is not None else None
     if known is not None and len(known) != len(signature):
         raise SignatureError(
-            f"{kernel}: the signature has {len(signature)} parameters, the module's kernel {len(known)}: {facts}"
+            f"{kernel}: the signature has {len(signature)} {plural('parameter', len(signature))}, the module's kernel "
+            f"{len(known)}: {facts}"
         )
     types = facts.types if facts is not None and facts.types is not None else ()
     formals: list[Formal] = []

@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...]]] = {
         "the module says: value of 4",
         (ramp(N), np.int64(N)),
     ),
-    "one fewer": (errors.SignatureError, "has 1 parameters", (ramp(N),)),
+    "one fewer": (errors.SignatureError, "has 1 parameter,", (ramp(N),)),
     "a list": (errors.ArgumentTypeError, "argument 1", ([1.0], np.int32(1))),
     "an array for a value": (errors.SignatureError, "argument 2", (ramp(N), ramp(N))),
 }

@@ -56,6 +56,11 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[..., Any]]] = {
         "no keyword arguments, got n",
         lambda k, a, b, c, d: k[1, 64].__call__(a, b, c, n=N),
     ),
+    "keywords in place of arguments": (
+        errors.ArgumentTypeError,
+        "no keyword arguments, got c, m: pass its arguments by position: ",
+        lambda k, a, b, c, d: launch(k, a, c=c, m=N, grid=1),
+    ),
     "too few in a tuple": (errors.ArgumentTypeError, "got 3", lambda k, a, b, c, d: k[1, 64].__call__(a, b, c)),
     "too many for any kernel": (
         errors.ArgumentTypeError,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from helpers.arrays import ramp
 from helpers.processes import python
-from offload_args import (
-    blas,
-    offload_args,
-)
-from offload_args.errors import (
-    ForkedError,
-)
+from offload_args import Device, blas, linalg, offload_args, trace, update
+from offload_args.errors import ForkedError
 
 SHOWN_LATE = """
 import atexit, os
@@ -105,6 +101,48 @@ def test_a_forked_child_has_its_arrays_back_and_a_clear_error(device: str) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(8))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_the_error_in_a_forked_child_names_the_function(device: str) -> None:
+    x, target = ramp(8), Device(device)
+    region = offload_args(x, device=target)
+    with region as (dx,):
+        calls: dict[str, Callable[[], object]] = {
+            "DevicePtr.fill": lambda: dx.fill(0),
+            "DevicePtr.copy_from": lambda: dx.copy_from(dx),
+            "DevicePtr.to_host": dx.to_host,
+            "DevicePtr.address": lambda: dx.address,
+            "DevicePtr": lambda: dx[2:],
+            "update": lambda: update(x),
+            "offload_args": lambda: offload_args(np.ones(3), device=target).open(),
+            "offload_args.capture": lambda: region.capture().__enter__(),
+            "linalg.solve": lambda: linalg.solve(np.eye(2), np.ones(2), device=target),
+            "Device": lambda: Device(device),
+            "Device.counters": lambda: target.counters,
+            "Device.keep": lambda: target.keep(x),
+            "Device.residency": lambda: target.residency,
+            "Device.synchronize": target.synchronize,
+            "Device.trim": target.trim,
+            "trace": lambda: trace().__enter__(),
+        }
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                for call in (lambda: blas.scal(2.0, dx), *calls.values()):
+                    try:
+                        call()
+                    except ForkedError as error:
+                        os.write(write, f"{error}\n".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with open(read) as texts:
+            scal, *named = texts.read().splitlines()
+        os.wait()
+    assert scal.partition(": ")[0].endswith("scal")
+    assert [text.partition(": ")[0] for text in named] == list(calls)
+    assert all("start workers with the spawn method" in text for text in (scal, *named))
 
 
 FORKS = """

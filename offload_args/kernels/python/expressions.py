@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...arguments import In, InOut, Out
-from ...display import shown
+from ...display import plural, shown
 from . import words
 from .calls import CALLS, OF_REAL_NUMBERS, OF_TWO, REMEDIES
 from .definitions import Array, Function, SharedArray
@@ -609,8 +609,8 @@ class Expressions(Names):
         if function.is_read:
             self.refuse(node, f"{function.__name__} calls itself", "write a loop")
         written = function.written
-        if len(node.args) != len(written.parameters):
-            self.refuse(node, ast.unparse(node), f"{written.name} takes {len(written.parameters)} arguments")
+        if len(node.args) != (taken := len(written.parameters)):
+            self.refuse(node, ast.unparse(node), f"{written.name} takes {taken} {plural('argument', taken)}")
         arguments: list[ast.expr] = []
         for parameter, argument in zip(written.parameters, node.args, strict=True):
             array = self.array_named(argument.id) if isinstance(argument, ast.Name) else None
