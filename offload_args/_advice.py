@@ -208,15 +208,24 @@ def written_as(function: Any, options: Sequence[str] | None = None, name: str = 
     options: the keywords to list with their defaults; without any, "..." stands for all of them. name: the function's
     name, if it is not its title.
     """
-    code, defaults = function.__code__, function.__kwdefaults__ or {}
-    order = [name for name in code.co_varnames[: code.co_argcount] if name not in ("self", "cls")]
+    code, defaults = function.__code__, dict(function.__kwdefaults__ or {})
+    positional = code.co_varnames[: code.co_argcount]
+    values = function.__defaults__ or ()
+    optional = dict(zip(positional[len(positional) - len(values) :], values, strict=True))
+    order = [name for name in positional if name not in ("self", "cls", *optional)]
+    options, defaults = [*optional, *options] if options else options, defaults | optional
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][: bool(code.co_flags & inspect.CO_VARARGS)]
     order += [f"*{name}" for name in rest if name != "wrong"]
     if options:
-        order += [f"{name}={defaults[name]!r}" if name in defaults else f"{name}=" for name in options]
-    elif code.co_kwonlyargcount:
+        order += [f"{name}={_written(defaults[name])}" if name in defaults else f"{name}=" for name in options]
+    elif code.co_kwonlyargcount or optional:
         order.append("...")
     return f"write {name or title(function)}({', '.join(order)})"
+
+
+def _written(default: object) -> str:
+    """Return a parameter's default as a program writes it."""
+    return f"np.{default.__name__}" if isinstance(default, type) and issubclass(default, np.generic) else repr(default)
 
 
 def _positional(count: str) -> str:

@@ -59,6 +59,9 @@ __all__ = [
 class OffloadError(Exception):
     """The base of every exception of this package."""
 
+    def __init__(self, *arguments: object) -> None:  # gives the classes a signature, which Python's own lack
+        super().__init__(*arguments)
+
 
 class ArgumentError(OffloadError, ValueError):
     """A value that no call can take, such as a negative size, an unknown constant, or too many dimensions."""
@@ -200,6 +203,9 @@ class SignatureError(OffloadError, TypeError):
 
 class OffloadWarning(UserWarning):
     """The base of every warning of this package."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
 
 
 class NestedRegionWarning(OffloadWarning):

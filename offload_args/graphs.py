@@ -388,6 +388,10 @@ class Capture:
         self._graph = Graph() if graph is None else graph
         self._handle: object = None
 
+    def __repr__(self) -> str:
+        names = f" of {', '.join(self._names)}" if self._names else ""
+        return f"<capture{names}: a block `with region.capture(...) as g:` begins it>"
+
     def __enter__(self) -> Graph:
         graph = self._graph
         begins = False

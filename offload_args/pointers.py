@@ -68,7 +68,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     __slots__ = ()
 
-    def __new__(cls, *arguments: object, **keywords: object) -> Self:
+    def __new__(cls, *_: object, **__: object) -> Self:
         raise HostAccessError(
             "DevicePtr: pointers are made by regions: with offload_args(x) as (dx,), or Scratch(shape, dtype)"
         )

@@ -441,6 +441,11 @@ class offload_args(_core.Region["_Pointers_co"]):
             for position, (argument, pointer) in enumerate(zip(arguments, pointers, strict=False), 1)
         ]
 
+    def __reduce__(self) -> NoReturn:
+        raise errors.ArgumentTypeError(
+            "offload_args: a region can't be copied or pickled; pass its arrays, and lend them where they are used"
+        )
+
     def __repr__(self) -> str:
         """Describe each argument: its dtype, shape, size, direction and state."""
         try:

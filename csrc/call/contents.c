@@ -370,7 +370,9 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   oa_call call = {.function = function,
                   .operands = &operand,
                   .count = 1,
-                  .uncaptured = "would have to be waited for; read the values outside of the capture"};
+                  .uncaptured =
+                      "captured calls have no values before a replay; read the values before the capture "
+                      "begins or after it has ended"};
   if ((status = oa_begin(&call))) return status;
   /* Along a reversed axis, each element would need a separate copy. So the elements are copied in the order of memory,
    * and then reversed by reverse_axes. */

@@ -378,8 +378,8 @@ static int check(const char *function, const char *name, oa_stream *stream, oa_s
   if (capturing)
     return oa_fail(
         OA_ERROR_CAPTURE,
-        "%s: %s has to do with a stream that is being captured into a graph, and the work would go to another "
-        "one: it would run now, and be missing from the graph; use that stream, or end the capture first",
+        "%s: %s belongs to a stream that is being captured into a graph, and this work would run now, outside of the "
+        "graph; do it before the capture begins or after it has ended, or in a call on that stream",
         function, name);
   if (!stream->captured || !own) return OA_OK;
   /* The program itself orders its graphs, so that this function adds no order. */

@@ -731,6 +731,7 @@ static PyMethodDef region_methods[] = {
     {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
      "Leave the region: results come down, unless the body raised."},
     {"open", (PyCFunction)(void (*)(void))region_open, METH_FASTCALL | METH_KEYWORDS,
+     "open($self, /)\n--\n\n"
      "Enter the region, as `with` does, and return a tuple with one DevicePtr per argument.\n\n"
      "This is for code without a block, such as the cells of a notebook. close() or discard() ends the region. An open "
      "region that is garbage-collected is discarded with a DiscardedWarning. A region that lends memory which another "
@@ -745,6 +746,7 @@ static PyMethodDef region_methods[] = {
      "    print(x)  # [2. 2. 2.]\n\n"
      "See also: offload_args.close, offload_args.discard; docs/guide/notebooks.md."},
     {"close", (PyCFunction)(void (*)(void))region_close, METH_FASTCALL | METH_KEYWORDS,
+     "close($self, /)\n--\n\n"
      "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
      "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving "
      "does.\n\n"
@@ -754,6 +756,7 @@ static PyMethodDef region_methods[] = {
      "    print(dx.live)  # False\n\n"
      "See also: offload_args.open, offload_args.discard; docs/guide/notebooks.md."},
     {"discard", (PyCFunction)(void (*)(void))region_discard, METH_FASTCALL | METH_KEYWORDS,
+     "discard($self, /)\n--\n\n"
      "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
      "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device.\n\n"
      "    x = np.ones(3)\n"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from .. import __version__
+from ..display import nearest
 from ..errors import OffloadError
 from . import config, demo, info, plan, record, replay, run, selftest, trace
 
@@ -47,15 +49,25 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """The parser of all commands, whose error for a misspelt command names similar ones."""
+
+    def error(self, message: str) -> NoReturn:
+        misspelt = re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message)
+        super().error(message + (nearest(misspelt[1], COMMANDS) if misspelt else ""))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    argument_parser = argparse.ArgumentParser(
+    argument_parser = _Parser(
         prog=PROGRAM,
         description="Lend NumPy arrays to a device for the duration of calls into the vendors' own libraries.",
         epilog=f"'{PROGRAM} COMMAND --help' has the options of one command. Begin with info, then demo.",
     )
     argument_parser.add_argument("--version", action="version", version=f"offload_args {__version__}")
-    commands = argument_parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    commands = argument_parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
+    )
     for name, command in COMMANDS.items():
         subparser = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
         command.add_arguments(subparser)

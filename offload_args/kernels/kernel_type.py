@@ -254,6 +254,12 @@ class Kernel(_core.Kernel):
             self._load(number)
         return self._infos[number]
 
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self.name}: a kernel can't be copied or pickled; make it in a module that each process imports, or in "
+            "the function that the process runs"
+        )
+
     def __repr__(self) -> str:
         return f"Kernel({self.name}({', '.join(self.signature)}), from {self._loaded.name})"
 

@@ -25,6 +25,7 @@ from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
+from ..display import plural
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..tracing.collect import names_of
@@ -169,6 +170,10 @@ class Recording:
         self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # {thread: its portable calls under way}
         self._devices: set[int] = set()
         self._libraries: set[str] = set()
+
+    def __repr__(self) -> str:
+        state = "on" if self in _active else "over" if self._is_over else "not begun"
+        return f"<record({self.file!r}): {state}, {self.calls} {plural('call', self.calls)}>"
 
     def __enter__(self) -> Recording:
         self.start()

@@ -37,6 +37,16 @@ def test_an_unknown_command_is_refused_with_the_list_of_commands(capsys: pytest.
     assert left.value.code == 2 and "selftest" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "meant"), [("inof", "info"), ("replya", "replay"), ("test", "")])
+def test_a_misspelt_command_is_refused_with_the_nearest_name(
+    name: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command.main([name])
+    said = capsys.readouterr().err.strip()
+    assert said.endswith(f"; did you mean {meant}?" if meant else ")")
+
+
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         command.main(["--version"])

@@ -56,7 +56,7 @@ MISTAKES = {
     "eigh, lower": Mistake(
         lambda: linalg.eigh(A, lower=False),  # type: ignore[call-arg]
         '\'lower\'; write UPLO="L" for the lower triangle, UPLO="U" for the upper one; write '
-        "linalg.eigh(a, UPLO, device=None)",
+        "linalg.eigh(a, UPLO='L', device=None)",
         lambda: (linalg.eigh(np.triu(A), UPLO="U")[0], np.linalg.eigvalsh(A)),
     ),
     "eigh, uplo": Mistake(lambda: linalg.eigh(A, uplo="L"), '; write UPLO="L" for the'),  # type: ignore[call-arg]
@@ -76,7 +76,8 @@ MISTAKES = {
     ),
     "svd, full": Mistake(
         lambda: linalg.svd(A, full=False),  # type: ignore[call-overload]
-        "; write full_matrices=; write linalg.svd(a, full_matrices, compute_uv, hermitian, device=None)",
+        "; write full_matrices=; write linalg.svd(a, full_matrices=True, compute_uv=True, "
+        "hermitian=False, device=None)",
     ),
     "svd, lapack_driver": Mistake(
         lambda: linalg.svd(A, lapack_driver="gesvd"),  # type: ignore[call-overload]
@@ -88,7 +89,7 @@ MISTAKES = {
     ),
     "lstsq, cond": Mistake(
         lambda: linalg.lstsq(A, B, cond=1e-3),  # type: ignore[call-arg]
-        "; write rcond=; write linalg.lstsq(a, b, rcond, device=None)",
+        "; write rcond=; write linalg.lstsq(a, b, rcond=None, device=None)",
         lambda: (linalg.lstsq(A, B, rcond=1e-3)[0], np.linalg.solve(A, B)),
     ),
     "matmul, out": Mistake(
@@ -113,11 +114,11 @@ MISTAKES = {
     ),
     "fft, axes": Mistake(
         lambda: fft.fft(X, axes=0),  # type: ignore[call-arg]
-        "; write axis=; write fft.fft(x, n, axis,",
+        "; write axis=; write fft.fft(x, n=None, axis=-1,",
     ),
     "fft2, axis": Mistake(
         lambda: fft.fft2(A, axis=0),  # type: ignore[call-arg]
-        "; write axes=; write fft.fft2(x, s, axes,",
+        "; write axes=; write fft.fft2(x, s=None, axes=(-2, -1),",
     ),
     "fft, s": Mistake(
         lambda: fft.fft(X, s=3),  # type: ignore[call-arg]
@@ -137,16 +138,16 @@ MISTAKES = {
     ),
     "fft, none": Mistake(
         lambda: fft.fft(),  # type: ignore[call-arg]
-        "fft.fft() missing 1 required positional argument: 'x'; write fft.fft(x, n, axis, norm, overwrite_x, workers",
+        "fft.fft() missing 1 required positional argument: 'x'; write fft.fft(x, ...)",
     ),
     "sparse.matmul, transa": Mistake(
         lambda: sparse.matmul(S, B, transa="T"),  # type: ignore[call-arg]
-        '; write trans=, such as "T"; write sparse.matmul(A, x, out, alpha=1.0',
+        '; write trans=, such as "T"; write sparse.matmul(A, x, out=None, alpha=1.0',
         lambda: (sparse.matmul(S, B, trans="T"), S.T @ B),
     ),
     "spsolve, permc_spec": Mistake(
         lambda: sparse.spsolve(S, B, permc_spec="COLAMD"),  # type: ignore[call-arg]
-        "; leave it out: the library chooses; write sparse.spsolve(A, b, out,",
+        "; leave it out: the library chooses; write sparse.spsolve(A, b, out=None,",
         lambda: (sparse.spsolve(S, B), np.linalg.solve(A, B)),
     ),
     "spsolve_triangular, overwrite_A": Mistake(
@@ -189,7 +190,8 @@ MISTAKES = {
     ),
     "empty, order": Mistake(
         lambda: package.empty(3, np.float64, "F"),  # type: ignore[misc]
-        "empty() takes from 1 to 2 positional arguments but 3 were given; write empty(shape, dtype, order='C', device=",
+        "empty() takes from 1 to 2 positional arguments but 3 were given; "
+        "write empty(shape, dtype=np.float64, order='C', device=",
     ),
     "Scratch, an array": Mistake(
         lambda: Scratch(X),  # type: ignore[arg-type]
@@ -204,11 +206,12 @@ MISTAKES = {
     ),
     "Scratch, order": Mistake(
         lambda: Scratch((3, 4), np.float64, "F"),  # type: ignore[misc]
-        "Scratch() takes from 1 to 2 positional arguments but 3 were given; write Scratch(shape, dtype, order='C')",
+        "Scratch() takes from 1 to 2 positional arguments but 3 were given; "
+        "write Scratch(shape, dtype=np.float64, order='C')",
     ),
     "Scratch, none": Mistake(
         lambda: Scratch(),  # type: ignore[call-arg]
-        "Scratch() missing 1 required positional argument: 'shape'; write Scratch(shape, dtype, ...)",
+        "Scratch() missing 1 required positional argument: 'shape'; write Scratch(shape, ...)",
     ),
     "Device, an index": Mistake(
         lambda: package.Device("cuda", 0),  # type: ignore[call-arg]

@@ -174,8 +174,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "Scratch": (
         lambda: Scratch(3, dtyp=np.float32),  # type: ignore[call-arg]
-        "Scratch() got an unexpected keyword argument 'dtyp'; did you mean dtype?; write Scratch(shape, dtype, "
-        "order='C')",
+        "Scratch() got an unexpected keyword argument 'dtyp'; did you mean dtype?; write Scratch(shape, "
+        "dtype=np.float64, order='C')",
     ),
     "call": (
         lambda: call(),  # type: ignore[call-arg]
@@ -214,7 +214,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "accelerate": (
         lambda: accelerate(devise="host"),  # type: ignore[call-arg]
-        "accelerate() got an unexpected keyword argument 'devise'; did you mean device?; write accelerate(device, "
+        "accelerate() got an unexpected keyword argument 'devise'; did you mean device?; write accelerate(device=None, "
         "margin=1.25, functions=None, lines=True, only_count=False, plan=None, deterministic=False)",
     ),
     "Graph": (

@@ -131,5 +131,5 @@ def test_a_view_of_an_array_that_captured_calls_write_is_refused(device: str) ->
         blas.scal(10.0, dx)
         with region.capture():
             blas.scal(10.0, dx)
-            with pytest.raises(CaptureError, match="use that stream, or end the capture first"):
+            with pytest.raises(CaptureError, match="do it before the capture begins or after it has"):
                 linalg.matmul(np.eye(4), x[::-1], device=device)

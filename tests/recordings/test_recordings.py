@@ -377,6 +377,15 @@ with record("r") as recording:
 """
 
 
+def test_a_recording_shows_its_file_state_and_calls(tmp_path: Path) -> None:
+    recording = record(tmp_path / "r", contents="none")
+    assert repr(recording).endswith("r'): not begun, 0 calls>")
+    with recording, offload_args(np.ones(10), device="host") as (dx,):
+        blas.scal(2.0, dx)
+        assert repr(recording).endswith("r'): on, 1 call>")
+    assert repr(recording).endswith("r'): over, 1 call>")
+
+
 @pytest.mark.later
 def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
     assert output_of(sys.executable, "-c", FORKED, folder=tmp_path) == "ForkedError\n"

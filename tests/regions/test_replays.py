@@ -573,6 +573,34 @@ def test_a_name_is_of_a_live_pointer_and_any_word(device: str) -> None:
     assert np.array_equal(x, 3 * numbers(4, seed=2))
 
 
+def test_a_capture_shows_its_names_and_the_block_that_begins_it(device: str) -> None:
+    region = offload_args(numbers(4), device=device)
+    with region as (dx,):
+        assert repr(region.capture(x=dx, alpha=2.0)).startswith("<capture of x, alpha: a block `with region.capture(")
+
+
+def test_work_outside_of_the_graph_is_refused_with_the_time_to_do_it(device: str) -> None:
+    x = numbers(4)
+    region = offload_args(x, device=device)
+    with region as (dx,), region.capture() as g:
+        blas.scal(2.0, dx)
+        with pytest.raises(
+            CaptureError, match=r"^DevicePtr\.to_host: .* no values before a replay; read the values bef"
+        ):
+            dx.to_host()
+        with pytest.raises(
+            CaptureError, match=r"^update: .* would run now, outside of the graph; do it before the cap"
+        ):
+            update(x)
+    assert len(g.nodes) == 1
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_region_is_neither_copied_nor_pickled(make: Callable[[object], object]) -> None:
+    with pytest.raises(ArgumentTypeError, match="^offload_args: a region can't be copied or pickled; pass its arrays"):
+        make(offload_args(numbers(4)))
+
+
 def test_a_graph_is_neither_copied_nor_pickled(device: str) -> None:
     """A deleted copy would end the calls of the original."""
     x = numbers(4)
