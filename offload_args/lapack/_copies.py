@@ -14,6 +14,7 @@ from ..blas.extensions import geam
 from ..blas.gemm import gemm
 from ..errors import OffloadError, PerformanceWarning
 from ..regions import offload_args
+from ._stacks import copy_of_stack, in_a_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +53,15 @@ def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | 
         yield B
         return
     B = B if len(B._shape) == 2 else B[:, None]
-    meant, copy_of = ("C", "ascontiguousarray") if order == "C" else ("Fortran", "asfortranarray")
+    meant, copied = "C", f"{operand} = np.ascontiguousarray({operand})"
+    if order == "F":
+        meant, copied = (
+            "Fortran",
+            copy_of_stack(operand) if in_a_stack() else f"{operand} = np.asfortranarray({operand})",
+        )
     warnings.warn(
         f"{name}: {operand} has shape {B._shape} and strides {B._strides}, and the library needs {meant} order here: a "
-        f"copy is made on the device, and copied back; to avoid that, {operand} = np.{copy_of}({operand})",
+        f"copy is made on the device, and copied back; to avoid that, {copied}",
         PerformanceWarning,
         stacklevel=_depth(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
@@ -14,21 +15,34 @@ from numpy.typing import NDArray
 
 from .._advice import is_of_signature, signature_error
 from .._core import query
+from .._names import rename
 from .._operands import INT32, need_dtype, need_pointer, need_uncaptured
-from ..errors import ArgumentError, ExtentError
+from ..errors import ArgumentError, ExtentError, OffloadError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-__all__ = ["Infos", "StackError", "diagonal", "flat", "for_each", "in_a_stack", "make_identity", "stacked", "turned"]
+__all__ = [
+    "Infos",
+    "StackError",
+    "copy_of_stack",
+    "diagonal",
+    "flat",
+    "for_each",
+    "in_a_stack",
+    "make_identity",
+    "stacked",
+    "turned",
+]
 
 #: LAPACK's info of each matrix of a stack.
 Infos: TypeAlias = NDArray[np.int32]
 
 F = TypeVar("F", bound="Callable[..., None]")
 _NAMED: Final = 4  # the most matrices that an error names
+_COPIED: Final = re.compile(r"(\w+) = np\.asfortranarray\(\1\)")
 _in_a_stack: ContextVar[bool] = ContextVar("in_a_stack", default=False)
 
 
@@ -49,6 +63,11 @@ class StackError(np.linalg.LinAlgError):
 def in_a_stack() -> bool:
     """Return whether the call is for one matrix of a stack, so that its failure does not affect the other matrices."""
     return _in_a_stack.get()
+
+
+def copy_of_stack(operand: str) -> str:
+    """Return the code that copies a stack so that each of its matrices is in Fortran order."""
+    return f"{operand} = np.ascontiguousarray({operand}.swapaxes(-1, -2)).swapaxes(-1, -2)"
 
 
 def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
@@ -203,6 +222,9 @@ def for_each(
         try:
             with _inside():
                 function(A[index], **parts, **options)
+        except OffloadError as error:  # the caller has the whole stack, which it can copy
+            rename(error, _COPIED, lambda copied: copy_of_stack(copied[1]))
+            raise
         except np.linalg.LinAlgError as error:
             info[index] = getattr(error, "info", -1)
             first = first or str(error).partition(": ")[2]

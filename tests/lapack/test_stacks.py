@@ -5,6 +5,7 @@ Each matrix has the same result as alone, and failing matrices are named.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import here, library_or_skip, open_or_skip
 from offload_args import In, Out, Scratch, lapack, linalg, offload_args, trace
-from offload_args.errors import ArgumentError, DirectionError, HostPointerError
+from offload_args.errors import ArgumentError, DirectionError, HostPointerError, PerformanceWarning
 from offload_args.lapack import _lapacke
 
 BATCHES = [(3,), (2, 2), (1,), (0,)]
@@ -50,6 +51,27 @@ def test_systems_of_stacks(device: str, matrices: Matrices, batch: tuple[int, ..
     assert matrices.near(general @ v[..., None], vectors[..., None])
     assert matrices.near(gram @ y, right) and matrices.near(gram @ z, right)
     assert np.array_equal(pivots, others) and np.array_equal(A, F)
+
+
+def test_the_copy_of_a_stack_that_messages_name_is_in_order(device: str) -> None:
+    """np.asfortranarray of a stack leaves no matrix of it in an order that LAPACK takes."""
+    remedy = "B = np.ascontiguousarray(B.swapaxes(-1, -2)).swapaxes(-1, -2)"
+
+    def solve(B: NDArray[Any]) -> NDArray[Any]:
+        A, pivots = np.stack([4 * np.eye(3), 2 * np.eye(3)]), np.zeros((2, 3), np.int32)
+        with offload_args(A, pivots, B, device=device) as pointers:
+            lapack.gesv(*pointers)
+        return B
+
+    right = np.arange(12.0).reshape(2, 3, 2)
+    with pytest.warns(PerformanceWarning, match=rf"^lapack\.gesv: .* to avoid that, {re.escape(remedy)}$"):
+        in_c_order = solve(right.copy())
+    with pytest.raises(ArgumentError, match=rf"^lapack\.gesv: .* copy it first: {re.escape(remedy)}"):
+        solve(np.asfortranarray(right))
+    ordered: dict[str, Any] = {"np": np, "B": right}
+    exec(remedy, ordered)
+    assert np.array_equal(solve(ordered["B"]), in_c_order)
+    assert np.array_equal(in_c_order, right / np.array([4.0, 2.0])[:, None, None])
 
 
 def test_least_squares_triangles_and_reflectors_of_stacks(device: str, matrices: Matrices) -> None:
