@@ -35,6 +35,9 @@ LONG = (
     "test_raja",
 )
 
+# The tests of such a folder share child processes, so one process runs all of them.
+TOGETHER = ("tests/recording/",)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --later, for a run that leaves no test to the slow run, and --sample, for a short run."""
@@ -94,6 +97,18 @@ def is_later(marker: pytest.Mark, identity: str, params: dict[str, object]) -> b
 def pytest_report_header() -> str:
     """Return a line with the names of the devices whose tests are collected."""
     return f"devices: {', '.join(DEVICES)}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process whole files, and one of them all files of TOGETHER, if the command says --dist loadfile."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class WholeFiles(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return WholeFiles(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
