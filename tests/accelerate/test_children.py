@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from helpers.devices import HIP, here
+
 PROGRAM = """
 import multiprocessing, subprocess, sys
 import numpy as np
@@ -44,6 +46,16 @@ if __name__ == "__main__":
 # {kind of program: (calls in children, calls of these that go to the device)}.
 KINDS = {"python": (4, 4), "python python": (4, 4), "loky": (4, 4), "pool": (4, 4), "spawn": (1, 1), "fork": (0, 0)}
 LONG = {"python python", "loky", "pool", "spawn"}
+# The children of a long program are the same for each device, so CI has them with devices that get arrays by copies.
+CASES = [
+    pytest.param(
+        device,
+        kind,
+        marks=[] if kind not in LONG else pytest.mark.exhaustive if device == "host" else pytest.mark.slow,
+    )
+    for device in here("host", "sim:0", "cuda:0", HIP)
+    for kind in KINDS
+]
 
 
 @pytest.fixture
@@ -59,9 +71,7 @@ def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.later(but="sim:0-fork")
-@pytest.mark.parametrize(
-    "kind", [pytest.param(choice, marks=pytest.mark.slow) if choice in LONG else choice for choice in KINDS]
-)
+@pytest.mark.parametrize(("device", "kind"), CASES, indirect=["device"])
 def test_children_are_accelerated_if_asked_for(device: str, program: Path, tmp_path: Path, kind: str) -> None:
     plain = subprocess.run([sys.executable, program, kind], capture_output=True, text=True, timeout=300)
     report = tmp_path / "report.json"

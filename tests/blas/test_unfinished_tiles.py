@@ -111,7 +111,7 @@ def test_triangles_of_every_kind(
     testing.sim_device()
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_other_shapes_orders_and_options(count: int) -> None:
     random = np.random.default_rng(3)
     for _ in range(count):

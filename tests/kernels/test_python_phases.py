@@ -19,10 +19,7 @@ from offload_args.kernels.python.phases import divided
 kernel_of = cache(RandomBlocks)
 COUNT = int(os.environ.get("OFFLOAD_ARGS_RANDOM_KERNELS", "80"))
 SEEDS = [range(4), range(4, 10), *(range(first, min(first + 10, COUNT)) for first in range(10, COUNT, 10))]
-CASES = [
-    pytest.param(seeds, id=f"{seeds[0]}", marks=[[], pytest.mark.slow, pytest.mark.exhaustive][(k > 0) + (k > 1)])
-    for k, seeds in enumerate(SEEDS)
-]
+CASES = [pytest.param(seeds, id=f"{seeds[0]}", marks=pytest.mark.exhaustive if seeds[0] else []) for seeds in SEEDS]
 
 
 @pytest.mark.later

@@ -61,11 +61,11 @@ def failing(test: Any) -> Any:
 
 
 def of_random_matrices(count: int) -> pytest.MarkDecorator:
-    """Parametrize a test over types and numbers of random matrices: `count` by default, and 6 of each type in CI."""
+    """Parametrize a test over types and numbers of random matrices: `count` by default, and 3 of each type in CI."""
     usual = [pytest.param("float64", count), pytest.param("complex64", 1)]
     names = ("float32", "float64", "complex64", "complex128")
     return pytest.mark.parametrize(
-        ("dtype", "count"), [*usual, *(pytest.param(name, 6, marks=pytest.mark.slow) for name in names)]
+        ("dtype", "count"), [*usual, *(pytest.param(name, 3, marks=pytest.mark.slow) for name in names)]
     )
 
 
