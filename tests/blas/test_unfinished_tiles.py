@@ -52,11 +52,8 @@ MOST = {"gemm": 8, "symm": 8, "syrk": 4, "syr2k": 7, "trsm": 5, "trmm": 4}
 
 # One thread moves the same bytes in each run. Which of three threads takes the next tile is up to the system, and a
 # tile that is used late goes up again.
-by_threads = pytest.mark.parametrize("threads", [1, 3])
-
-
 @pytest.mark.later(but="gemm-1")
-@by_threads
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", MOST)
 def test_operands_go_up_few_times(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "THREADS", threads)
@@ -89,11 +86,13 @@ def test_operands_go_up_few_times(name: str, threads: int, monkeypatch: pytest.M
     testing.sim_device()
 
 
-@pytest.mark.later(but="R-L-N-1")
-@by_threads
-@pytest.mark.parametrize(("side", "uplo", "trans"), [*itertools.product("LR", "UL", "NT")])
+@pytest.mark.later(but="1-R-L-N")
+@pytest.mark.parametrize(
+    ("threads", "side", "uplo", "trans"),
+    [(1, "R", "L", "N"), (1, "L", "U", "T"), *((3, *kind) for kind in itertools.product("LR", "UL", "NT"))],
+)
 def test_triangles_of_every_kind(
-    side: str, uplo: str, trans: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, side: str, uplo: str, trans: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "THREADS", threads)
     T, B = triangular(N, uplo), whole(N, 100) if side == "L" else whole(100, N)

@@ -26,6 +26,12 @@ WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": 
 whole_programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 
 
+def some_programs(*names: str) -> pytest.MarkDecorator:
+    """Parametrize a test over the programs; CI runs those of these names, because it runs all by threads and mpirun."""
+    cases = [pytest.param(path, marks=[] if path.stem in names else pytest.mark.exhaustive) for path in PROGRAMS]
+    return pytest.mark.parametrize("program", cases, ids=lambda path: path.stem)
+
+
 @pytest.mark.later(but="product-two threads")
 @pytest.mark.parametrize("devices", WAYS.values(), ids=WAYS)
 @whole_programs
@@ -43,7 +49,7 @@ def test_mpirun(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.later
-@whole_programs
+@some_programs("cholesky", "product")
 def test_a_launcher(program: Path, port: int) -> None:
     for status, out, errors in end(launched([str(program)], 2, port)):
         assert (status, errors) == (0, "")
@@ -51,7 +57,7 @@ def test_a_launcher(program: Path, port: int) -> None:
 
 
 @pytest.mark.later
-@whole_programs
+@some_programs("conjugate_gradients", "power_iteration")
 def test_the_variables_of_torchrun(program: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as store:  # torchrun's own, which answers no rank of this package
         processes = launched([str(program), "host", "sim:0"], 2, store.getsockname()[1], str(tmp_path))
