@@ -323,8 +323,8 @@ static int solve_reduced(const oa_lapack_call *problem, const reduced *from) {
   intptr_t steps[STEPS] = {[OPERANDS] = n * itemsize, itemsize, nrhs * itemsize, itemsize};
   memcpy(at + 2, numpy->at + 2, (OPERANDS - 2) * sizeof *at);
   memcpy(steps + OUTPUTS, numpy->steps + OUTPUTS, (STEPS - OUTPUTS) * sizeof *steps);
-  feclearexcept(FE_INVALID); /* NumPy's loop raises it again if it was raised before, or if info is not 0 */
   original_of(numpy->number)(at, sizes, steps, numpy->data);
+  /* NumPy's loop raises this flag if info is not 0, or if the flag was raised before. */
   if (fetestexcept(FE_INVALID)) return OA_CALL_ODD;
   const intptr_t step_of_s = steps[STEPS - 1], step_of_sums = steps[STEPS - 2];
   const double most = real_at(at[6], real), least = real_at(at[6] + (n - 1) * step_of_s, real);
