@@ -160,8 +160,16 @@ def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, 
                 f"{name}: with devices, {operand} needs a NumPy array, got a DevicePtr; leave devices out"
             )
         refuse_masked(f"{name}: {operand}", array)
+        if isinstance(array, (In, Out, InOut)):
+            raise ArgumentTypeError(
+                f"{name}: with devices, {operand} needs a NumPy array, got {type(array).__name__}; pass the array "
+                f"itself: its parts are sent and brought back as {name} reads and writes them"
+            )
         if not isinstance(array, np.ndarray):
-            raise ArgumentTypeError(f"{name}: {operand} needs a NumPy array, got {type(array).__name__}")
+            raise ArgumentTypeError(
+                f"{name}: {operand} needs a NumPy array, got {type(array).__name__}; make it an array, {operand} = "
+                f"np.asarray({operand}, dtype)"
+            )
         if array.ndim != 2 and not (array.ndim == 1 and operand in vectors):
             needed = "1 or 2 dimensions" if operand in vectors else "2 dimensions"
             raise ArgumentError(f"{name}: {operand} has shape {array.shape}, needs {needed}")

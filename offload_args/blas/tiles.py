@@ -282,8 +282,9 @@ def share_out(
                 stop()
             else:
                 left -= 1
-        while any(thread.is_alive() for thread in threads):
-            sleep(0.0001)  # `join` would register this thread, which `threading` then never forgets
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
         try:
             ending()
         except OffloadError as error:
@@ -298,17 +299,34 @@ def share_out(
         del errors[1:]
         return note, errors.pop()  # its traceback has the list, so this avoids a circle
 
-    finish(on_threads, lambda: events.put("stop"))
+    finish(name, on_threads, lambda: events.put("stop"))
 
 
 def finish(
-    work: Callable[[], tuple[str | None, BaseException | None]], stop: Callable[[], None] = lambda: None
+    name: str, work: Callable[[], tuple[str | None, BaseException | None]], stop: Callable[[], None] = lambda: None
 ) -> None:
     """Do work on a thread that no handler of a signal interrupts, and raise its error, or the handler's.
 
     work: returns the note for the handler's error, and its own error. stop: shortens the work after the handler's.
     """
-    error = _core.finish(work, stop)
+    ended = SimpleQueue[tuple[str | None, BaseException | None]]()
+
+    def run() -> None:
+        try:
+            ended.put(work())
+        except BaseException as error:
+            ended.put((None, error))
+
+    thread = Thread(target=run, name=f"offload_args {name}")
+
+    def start_and_wait() -> tuple[str | None, BaseException | None]:
+        thread.start()
+        outcome = ended.get()
+        while thread.is_alive():
+            sleep(0.0001)  # `join` would register this thread, which `threading` then never forgets
+        return outcome
+
+    error = _core.finish(start_and_wait, stop)
     try:
         if error is not None:
             raise error
@@ -481,8 +499,9 @@ class _Cache:
             if not (loads and size):
                 return
             if tile.name in self._lent:  # the device's bytes may be newer
-                with offload_args(In(part), device=self.device) as (p,):
-                    block.pointer.copy_from(p)
+                array = self.arrays[tile.name]
+                with _lent_again(array, tile, In, self.device) as (p,):
+                    block.pointer.copy_from(_of_tile(array, tile, p))
             else:
                 _core.assign_strided(place, part.T if by_columns else part)
 
@@ -491,7 +510,9 @@ class _Cache:
         part, by_columns = tile.of(self.arrays[tile.name]), self.orders[tile.name] == "F"
         with self._naming(tile):
             if tile.name in self._lent:
-                with offload_args((InOut if uplo else Out)(part), device=self.device) as (p,):
+                array = self.arrays[tile.name]
+                with _lent_again(array, tile, InOut if uplo else Out, self.device) as (whole,):
+                    p = _of_tile(array, tile, whole)
                     if uplo:
                         _copy_triangle(p, pointer, uplo)
                     else:
@@ -512,6 +533,28 @@ class _Cache:
         except OffloadError as error:
             rename(error, _OWN_ARGUMENT, f"{self.name}: {tile.name}")
             raise
+
+
+def _is_packed(array: NDArray[Any]) -> bool:
+    """Return whether a device packs an array, which has no leading dimension. No part of it can then be lent."""
+    extents = array.shape
+    return not any(
+        (array.strides[i] == array.itemsize or extents[i] == 1)
+        and (array.strides[1 - i] >= extents[i] * array.itemsize or extents[1 - i] == 1)
+        for i in (0, 1)
+    )
+
+
+def _lent_again(array: NDArray[Any], tile: Tile, access: Access, device: Device) -> offload_args[tuple[DevicePtr]]:
+    """Return the region for a tile of an array that is lent already."""
+    if _is_packed(array):  # its elements that the tile lacks stay as they are
+        return offload_args((In if access is In else InOut)(array), device=device)
+    return offload_args(access(tile.of(array)), device=device)
+
+
+def _of_tile(array: NDArray[Any], tile: Tile, pointer: DevicePtr) -> DevicePtr:
+    """Return the pointer to a tile, from the pointer of _lent_again."""
+    return pointer[tile.top : tile.bottom, tile.left : tile.right] if _is_packed(array) else pointer
 
 
 def _read_triangle(pointer: DevicePtr, part: NDArray[Any], *, is_upper: bool) -> None:
@@ -682,23 +725,23 @@ def check_lent(
             for device in devices:
                 for tile, access in parts:
                     if tile.name in lent and 0 not in tile.shape:
-                        _check_access(name, tile, tile.of(arrays[tile.name]), access, device)
+                        _check_access(name, tile, arrays[tile.name], access, device)
         except OffloadError as error:
             return None, error
         return None, None
 
     if lent:
-        finish(check)
+        finish(name, check)
 
 
-def _check_access(name: str, tile: Tile, part: NDArray[Any], access: Access, device: Device) -> None:
+def _check_access(name: str, tile: Tile, array: NDArray[Any], access: Access, device: Device) -> None:
     """Lend a part of a lent array as a computation would, and check calls that read it. Nothing moves."""
     try:
-        region = offload_args(access(part), device=device)
+        region = _lent_again(array, tile, access, device)
         (pointer,) = region.open()
         try:
             if access is not Out:
-                _check_reads(pointer, device)
+                _check_reads(_of_tile(array, tile, pointer), device)
         finally:
             region.discard()
     except OffloadError as error:

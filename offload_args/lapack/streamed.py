@@ -519,4 +519,4 @@ def _solve_factored(
         state.append("A has its factors, B has the solution")
         return None, None
 
-    finish(bring_back)
+    finish(name, bring_back)

@@ -1,0 +1,105 @@
+"""Operands of functions with devices in all forms that one call takes: lent and packed, reversed, wrapped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.small_tiles import small_tiles
+from offload_args import Device, In, InOut, Out, blas, lapack, offload_args
+from offload_args.errors import ArgumentTypeError, DirectionError, PerformanceWarning
+
+__all__ = ["small_tiles"]
+
+N = 20
+Matrix = np.ndarray[Any, np.dtype[Any]]
+
+
+@pytest.fixture(params=["host", "sim:0"])
+def device(request: pytest.FixtureRequest, small_tiles: None) -> Device:
+    return Device(request.param)
+
+
+def every_second_column(A: Matrix) -> Matrix:
+    return np.repeat(A, 2, axis=1)[:, ::2]
+
+
+def gaps_along_both_axes(A: Matrix) -> Matrix:
+    return np.kron(A, np.ones((2, 3)))[::2, ::3]
+
+
+def reversed_rows(A: Matrix) -> Matrix:
+    return A[::-1].copy()[::-1]
+
+
+def reversed_columns(A: Matrix) -> Matrix:
+    return A[:, ::-1].copy()[:, ::-1]
+
+
+PACKED = [
+    gaps_along_both_axes,
+    reversed_rows,
+    *(pytest.param(form, marks=pytest.mark.exhaustive) for form in (every_second_column, reversed_columns)),
+]
+
+
+def whole(seed: int) -> Matrix:
+    return np.random.default_rng(seed).integers(-3, 4, (N, N)).astype(float)
+
+
+FACTOR = np.triu(np.eye(N) * 2 + np.eye(N, k=1))
+CALLS: dict[str, tuple[tuple[Matrix, ...], Callable[..., None]]] = {
+    "gemm": ((whole(1), whole(2), whole(3)), lambda A, B, C, d: blas.gemm(1.0, A, B, 2.0, C, devices=d)),
+    "gemm that overwrites": (
+        (whole(1), whole(2), whole(3)),
+        lambda A, B, C, d: blas.gemm(1.0, A, B, 0.0, C, devices=d),
+    ),
+    "syr2k": ((whole(1), whole(2), whole(3)), lambda A, B, C, d: blas.syr2k(1.0, A, B, 2.0, C, devices=d)),
+    "trmm": ((FACTOR, whole(2)), lambda A, B, d: blas.trmm(1.0, A, B, devices=d)),
+    "posv": ((FACTOR.T @ FACTOR, whole(2)), lambda A, B, d: lapack.posv(A, B, devices=d)),
+    "potrs": ((FACTOR, whole(2)), lambda A, B, d: lapack.potrs(A, B, devices=d)),
+}
+
+
+@pytest.mark.parametrize("form", PACKED)
+@pytest.mark.parametrize("name", CALLS)
+def test_arrays_that_a_region_has_packed_are_operands(device: Device, name: str, form: Callable[..., Matrix]) -> None:
+    operands, call = CALLS[name]
+    expected = [operand.copy() for operand in operands]
+    call(*expected, [device])
+    for i in range(len(operands)):
+        arrays = [form(operand) if j == i else operand.copy() for j, operand in enumerate(operands)]
+        around = None if arrays[i].base is None else arrays[i].base.copy()
+        with pytest.warns(PerformanceWarning), offload_args(arrays[i], device=device) as (lent,):
+            lent.assign(operands[i])  # the device's elements are newer than the host's
+            arrays[i].base.flags.writeable = True  # type: ignore[union-attr]
+            call(*arrays, [device])
+        assert all(np.array_equal(array, other) for array, other in zip(arrays, expected, strict=True)), i
+        if around is not None and form is every_second_column:
+            assert np.array_equal(arrays[i].base[:, 1::2], around[:, 1::2]), i  # type: ignore[index]
+
+
+def test_a_packed_out_is_refused_before_anything_moves(device: Device) -> None:
+    A, C = whole(1), gaps_along_both_axes(whole(2))
+    before = C.copy()
+    with warnings.catch_warnings(action="ignore"), offload_args(Out(C), device=device):
+        with pytest.raises(DirectionError, match=r"blas\.gemm: C.*InOut"):
+            blas.gemm(1.0, A, A, 0.0, C, devices=[device])
+    assert np.array_equal(C, before)
+
+
+@pytest.mark.parametrize("wrapper", [In, Out, InOut])
+def test_wrapped_arrays_and_lists_are_refused_with_the_remedy(device: Device, wrapper: Callable[..., Any]) -> None:
+    A = whole(1)
+    for call in (
+        lambda: blas.gemm(1.0, wrapper(A), A, 0.0, A.copy(), devices=[device]),
+        lambda: lapack.potrf(wrapper(A), devices=[device]),
+    ):
+        with pytest.raises(ArgumentTypeError, match=rf"A needs a NumPy array, got {wrapper.__name__}; pass the array"):
+            call()
+    with pytest.raises(ArgumentTypeError, match=r"B needs a NumPy array, got list; make it an array, B = np\.asarray"):
+        blas.gemm(1.0, A, A.tolist(), 0.0, A.copy(), devices=[device])
