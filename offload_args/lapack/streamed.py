@@ -332,7 +332,9 @@ def _need_pivots(name: str, size: int, written: int, **arrays: Any) -> None:
     ipiv = arrays["ipiv"]
     refuse_masked(f"{name}: ipiv", ipiv)
     if not isinstance(ipiv, np.ndarray):
-        raise ArgumentTypeError(f"{name}: with devices, ipiv needs a NumPy array, got {type(ipiv).__name__}")
+        raise ArgumentTypeError(
+            f"{name}: with devices, ipiv needs a NumPy array, got {type(ipiv).__name__}; pass an array of int32"
+        )
     if ipiv.dtype != np.int32:
         raise DTypeError(f"{name}: ipiv needs int32, got {ipiv.dtype}")
     if ipiv.shape != (size,):

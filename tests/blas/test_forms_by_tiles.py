@@ -11,7 +11,7 @@ import pytest
 
 from helpers.small_tiles import small_tiles
 from offload_args import Device, In, InOut, Out, blas, lapack, offload_args
-from offload_args.errors import ArgumentTypeError, DirectionError, PerformanceWarning
+from offload_args.errors import ArgumentTypeError, DirectionError, HostAccessError, PerformanceWarning
 
 __all__ = ["small_tiles"]
 
@@ -90,6 +90,20 @@ def test_a_packed_out_is_refused_before_anything_moves(device: Device) -> None:
         with pytest.raises(DirectionError, match=r"blas\.gemm: C.*InOut"):
             blas.gemm(1.0, A, A, 0.0, C, devices=[device])
     assert np.array_equal(C, before)
+
+
+def test_pointers_are_refused_with_the_remedy_for_all_or_for_some_operands(device: Device) -> None:
+    A, B, C = (whole(seed) for seed in range(3))
+    expected = A @ B
+    with offload_args(A, B, C, device=device) as (dA, dB, dC):
+        with pytest.raises(HostAccessError, match=r"A needs a NumPy array, got a DevicePtr; leave devices out"):
+            blas.gemm(1.0, dA, dB, 0.0, dC, devices=[device])
+        with pytest.raises(HostAccessError, match=r"B needs a NumPy array, got a DevicePtr; pass the lent array"):
+            blas.gemm(1.0, A, dB, 0.0, C, devices=[device])
+        with pytest.raises(ArgumentTypeError, match=r"ipiv needs a NumPy array, got DevicePtr; pass an array of int32"):
+            lapack.getrf(whole(3), dA, devices=[device])
+        blas.gemm(1.0, A, B, 0.0, C, devices=[device])
+    assert np.array_equal(C, expected)
 
 
 @pytest.mark.parametrize("wrapper", [In, Out, InOut])
