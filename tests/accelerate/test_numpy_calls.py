@@ -158,7 +158,7 @@ def test_a_function_with_another_signature_keeps_its_loops() -> None:
 # -- threads -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turns", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_acceleration_begins_and_ends_while_threads_are_in_loops(turns: int) -> None:
     A = positive(40)
     calls = (np.linalg.inv, np.linalg.cholesky, np.linalg.eigvalsh, lambda A: A @ A.T, lambda A: np.linalg.solve(A, A))

@@ -298,7 +298,7 @@ def test_parameters_have_their_articles_and_units() -> None:
 
 
 @pytest.mark.usefixtures("extension")
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [41, pytest.param(1, marks=pytest.mark.slow)])
 def test_integers_of_one_meaning_share_a_line_at_the_place_of_the_first(step: int) -> None:
     records = importlib.import_module("_records")
     documents = importlib.import_module("bindings.emit.docs")
