@@ -230,7 +230,8 @@ def test_a_matrix_may_end_with_the_last_element_that_is_touched(device: str, nam
         new = drawn.expected(dense(drawn.A, A, shape), v[drawn.v], w[: drawn.n_w])
         with offload_args(A, v, w, device=device) as (dA, dv, dw):
             if size:
-                with pytest.raises(ExtentError, match=rf"A[P]? needs {size} elements \(.*\), has {size - 1}"):
+                elements = "1 element" if size == 1 else f"{size} elements"
+                with pytest.raises(ExtentError, match=rf"A[P]? needs {elements} \(.*\), has {size - 1}"):
                     drawn.call(dA[:-1], dv, dw)
             drawn.call(dA, dv, dw)
         if drawn.written == "v":
