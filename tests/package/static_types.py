@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, assert_type
+from typing import Any, assert_type, no_type_check
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offload_args import DevicePtr, In, Out, Scratch, blas, call, kernel, kernels, launch, offload_args
+from offload_args import DevicePtr, In, InOut, Out, Scratch, blas, call, kernel, kernels, launch, offload_args
 
 
 def regions_give_pointers(x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
@@ -31,6 +31,13 @@ def a_decorator_makes_kernels_of_functions(function: Callable[..., None], dx: De
     assert_type(kernel(debug=True)(function), kernels.PythonKernel)
     launch(kernel(function), dx)
     kernel.function(function)
+
+
+@kernel
+@no_type_check
+def halve(y: InOut[np.float32].by(kernels.Linear1D())):
+    for i in y.mine():
+        y[i] *= 0.5
 
 
 class ByDLPack:
