@@ -90,7 +90,15 @@ def of_package(name: str, names: Sequence[str]) -> str:
     """Return the remedy for a name that the package lacks, such as NumPy's zeros; `names` are the package's names."""
     if name in ("lend", "region", "Region", "to_device", "device_put"):
         return "; offload_args(x) lends arrays for a block: with offload_args(x) as (dx,)"
-    if name in ("cuda", "hip", "cpu", "gpu"):
+    if name in ("synchronize", "sync"):
+        return "; leaving a region waits for its calls, and Device.default().synchronize() for all of the device's"
+    if name in ("jit", "vectorize", "njit"):
+        return "; use kernel, a decorator, or kernels.elementwise(formula, ...)"
+    if name == "Stream":
+        return (
+            "; offload_args(x, stream=theirs) takes a stream of another package, and region.stream is the region's own"
+        )
+    if name in ("cuda", "hip", "cpu", "gpu", "set_device", "device_count", "get_device"):
         return '; devices have names, such as offload_args(x, device="cuda:0") and device="host"'
     for module in ("linalg", "blas", "lapack", "kernels", "fft", "sparse"):
         if not name.startswith("_") and name in _public(module):
@@ -132,7 +140,9 @@ def note_remedy(region: Any, error: ValueError | TypeError) -> None:
     """Add the remedy to an error of NumPy or Python that leaves a region. The extension calls this function."""
     if isinstance(error, OffloadError):
         return
-    if isinstance(error, TypeError):
+    if "must be a cdata pointer, not DevicePtr" in str(error):
+        error.add_note("offload_args: pass dx.cdata(ffi), or arrays by call(function, ...)")
+    elif isinstance(error, TypeError):
         _note_signature(error)
     elif "read-only" in str(error):
         _note_read_only(region, error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["serve"]
 
@@ -42,7 +42,7 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
         if name not in routines:
             from .display import nearest, no_name
 
-            raise no_name(module, name, nearest(name, public))
+            raise no_name(module, name, _own_name(library, name, public) or nearest(name, public))
         if name in deprecated:
             text = f"{library}.{name} is deprecated by its vendor; later versions of the library may lack it"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
@@ -52,3 +52,18 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
         return sorted({*namespace, *public})
 
     return find, names, public
+
+
+def _own_name(library: str, name: str, public: Sequence[str]) -> str:
+    """Return the remedy for a vendor's name, such as "cublasDgemv_v2" or "CUBLAS_OP_T"; "" if it has none."""
+    import re
+
+    if not name.lower().startswith(library):
+        return ""
+    rest = name[len(library) :].strip("_").removesuffix("_v2")
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", rest).lower()
+    for own in (rest, rest.lower(), words, words.removeprefix("dn_"), words.removeprefix("dn_").replace("_", "", 1)):
+        if own in public:
+            raw = f"; {library}.raw.{name} has the vendor's arguments" if own[:1].islower() else ""
+            return f"; use {library}.{own}{raw}"
+    return ""

@@ -10,13 +10,13 @@ import math
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from . import _core
 from ._signatures import telling
-from .display import html_table, plural, shown, size_text
+from .display import html_table, no_attribute, plural, shown, size_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError, remedies
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters", "Device", "Memory", "Residency"]
 
+_INSTEAD: Final = {
+    **dict.fromkeys(("free_memory", "memory_free", "mem_info", "memory_info"), "memory, which has free and total"),
+    **dict.fromkeys(("used_memory", "memory_used", "memory_allocated"), "counters.memory_used"),
+    **dict.fromkeys(("sync", "wait"), "synchronize()"),
+    **dict.fromkeys(("id", "ordinal", "device_id"), "index"),
+    **dict.fromkeys(("type", "kind"), "backend"),
+    **dict.fromkeys(("empty_cache", "free", "gc"), "trim()"),
+    "use": "offload_args(x, device=...), for one region",
+}
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
 _BACKENDS: Final = _core.backends()
@@ -251,6 +260,9 @@ class Device:
         See also: Device.keep, Device.trim; docs/guide/residency.md.
         """
         _core.release(_checked("release", array), self.number)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute(self, name, _INSTEAD)
 
     def synchronize(self) -> None:
         """Wait for all work on the device, including the work of other code in this process.

@@ -9,8 +9,10 @@ from typing import Final, NoReturn
 
 __all__ = [
     "html_table",
+    "listing",
     "missing",
     "nearest",
+    "no_attribute",
     "no_name",
     "plural",
     "rate_text",
@@ -120,6 +122,21 @@ def missing(
         raise no_name(module, name, remedy)
 
     return refuse
+
+
+def listing(names: Sequence[str]) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a module, which completion by Tab shows: the public names alone."""
+    return lambda: sorted(names)
+
+
+def no_attribute(thing: object, name: str, instead: Mapping[str, str] = MappingProxyType({})) -> AttributeError:
+    """Return the error of an attribute that an object lacks, with its remedy or the most similar names.
+
+    instead: {a plausible name: its remedy}.
+    """
+    public = [known for known in dir(type(thing)) if not known.startswith("_")]
+    remedy = f"; use {instead[name]}" if name in instead else nearest(name, public)
+    return AttributeError(f"{type(thing).__name__} has no attribute {name!r}{remedy}", name=name)
 
 
 def no_name(module: str, name: str, remedy: str) -> AttributeError | ImportError:

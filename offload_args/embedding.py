@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import _core
 from ._signatures import telling
 from .devices import by_number
-from .display import missing
+from .display import listing, missing
 from .dtypes import DTYPE_NAMES
 from .errors import ArgumentError, DTypeError, HostPointerError, WrongDeviceError
 
@@ -155,3 +155,4 @@ def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from . import _core
-from .display import missing
+from .display import listing, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -340,3 +340,4 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
 
 if not TYPE_CHECKING:  # static checkers report an unknown name
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing([*__all__, "raise_status"])

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from . import _core
 from ._signatures import telling
 from ._table import LIBRARIES
-from .display import missing, shown
+from .display import listing, missing, shown
 from .errors import LibraryError
 
 if TYPE_CHECKING:
@@ -347,3 +347,4 @@ def load(name: str) -> Library:
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

@@ -579,6 +579,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         if name == "matvec":  # SciPy's solvers ask hasattr, which would only pass on an AttributeError as False
             raise HostAccessError(f"DevicePtr: {SOLVERS}")
+        if name == "_as_parameter_":  # ctypes asks for it
+            raise HostAccessError("DevicePtr: ctypes takes no pointers; pass dx.address for a parameter of c_void_p")
         if name.startswith("_") or not is_known(name):
             public = [known for known in dir(type(self)) if not known.startswith("_")]
             raise AttributeError(f"DevicePtr has no attribute {name!r}{nearest(name, public)}", name=name)

@@ -28,7 +28,7 @@ import numpy as np
 from . import _core
 from ._signatures import telling
 from .devices import Device, chosen_default, is_name
-from .display import html_table, missing, nearest, plural, shown, size_text, text_table, time_text
+from .display import html_table, listing, missing, nearest, plural, shown, size_text, text_table, time_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
 from .tracing.source import Place
@@ -638,3 +638,4 @@ def unload_ipython_extension(shell: Any) -> None:
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

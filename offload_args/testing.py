@@ -11,7 +11,7 @@ from . import _core, libraries
 from ._operands import need_whole
 from ._signatures import telling
 from .devices import Counters, Device, as_device, opened
-from .display import missing
+from .display import listing, missing
 from .errors import ArgumentError
 
 __all__ = [
@@ -273,3 +273,4 @@ def counting(device: Device | str) -> Iterator[Moved]:
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

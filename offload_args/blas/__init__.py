@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..display import missing
+from ..display import listing, missing
 from .batched import gemm_batched, trsm_batched
 from .extensions import dgmm, geam
 from .gemm import gemm, gemm_strided_batched
@@ -114,3 +114,4 @@ if not TYPE_CHECKING:  # static checkers read all names
             "transpose": "T of a pointer, as in dA.T",
         },
     )
+    __dir__ = listing(__all__)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..display import missing
+from ..display import listing, missing
 from .communicator import Communicator
 
 __all__ = ["Communicator"]
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._core import reused
-from ..display import missing
+from ..display import listing, missing
 from .transforms import (
     fft,
     fft2,
@@ -83,3 +83,4 @@ if not TYPE_CHECKING:  # static checkers read all names
             **{name: f"scipy.fft.{name}" for name in ("dct", "dst", "idct", "idst", "dctn", "next_fast_len")},
         },
     )
+    __dir__ = listing(__all__)

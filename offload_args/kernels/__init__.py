@@ -11,7 +11,7 @@ other names are partitions, words of kernels in Python, and `include`. docs/guid
 
 from typing import TYPE_CHECKING
 
-from ..display import missing
+from ..display import listing, missing
 from .compilers import include
 from .kernel_type import Kernel
 from .launches import launch, offload, offload_unsafe
@@ -62,3 +62,4 @@ __all__ = [
 
 if not TYPE_CHECKING:  # static checkers report an unknown name
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

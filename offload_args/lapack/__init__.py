@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..display import missing
+from ..display import listing, missing
 from ._stacks import StackError
 from .cholesky import posv, potrf, potri, potrs, trtrs
 from .conditions import gecon, pocon
@@ -92,3 +92,4 @@ if not TYPE_CHECKING:  # static checkers read all names
             "det": "linalg.det",
         },
     )
+    __dir__ = listing(__all__)

@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._core import reused
-from ..display import missing
+from ..display import listing, missing
 from .products import matmul, matrix_power
 from .spectral import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr, svd
 from .systems import SlogdetResult, cholesky, det, inv, lstsq, slogdet, solve
@@ -73,3 +73,4 @@ if not TYPE_CHECKING:  # static checkers read all names
             "solve_triangular": "lapack.trtrs",
         },
     )
+    __dir__ = listing(__all__)

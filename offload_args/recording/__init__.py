@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .._signatures import telling
-from ..display import missing
+from ..display import listing, missing
 
 if TYPE_CHECKING:
     import os
@@ -69,3 +69,4 @@ def record(
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

@@ -14,7 +14,7 @@ import numpy as np
 from .. import Device, __version__, libraries
 from .._signatures import telling
 from ..devices import as_device
-from ..display import missing
+from ..display import listing, missing
 from ..errors import LibraryError
 from . import behaviour, routines
 
@@ -125,3 +125,4 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
 
 if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)
+    __dir__ = listing(__all__)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..display import missing
+from ..display import listing, missing
 from .conversions import convert
 from .lending import Matrix, lend
 from .products import matmul
@@ -53,3 +53,4 @@ if not TYPE_CHECKING:  # static checkers read all names
             **dict.fromkeys(("eigs", "eigsh", "svds", "splu"), "scipy.sparse.linalg"),
         },
     )
+    __dir__ = listing(__all__)

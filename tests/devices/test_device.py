@@ -13,6 +13,21 @@ from offload_args import Device, blas, offload_args, testing
 from offload_args.errors import ArgumentError, BackendError, DeviceUnavailableError, OffloadError
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("free_memory", "use memory, which has free and total"),
+        ("sync", r"use synchronize\(\)"),
+        ("syncronize", r"did you mean synchronize\?"),
+        ("counter", r"did you mean counters\?"),
+    ],
+)
+def test_an_attribute_that_a_device_lacks_is_told_where_it_is(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=f"^Device has no attribute '{name}'; {remedy}$"):
+        getattr(Device("host"), name)
+    assert not hasattr(Device("host"), name)
+
+
 def test_the_functions_of_testing_take_a_device_or_its_name() -> None:
     sim = testing.sim_device()
     for device in (sim, "sim:0"):

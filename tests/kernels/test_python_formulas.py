@@ -109,6 +109,7 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
             "name needs a name as in Python, such as 'axpy', got .*: an array or a num",
         ),
         ("y = x", {"name": "1"}, "name needs a name as in Python, such as 'axpy', got '1'$"),
+        ("y = x", {"x": "float32"}, r"x needs a type, such as In\[np\.float64\] .*; got 'float32'$"),
         ("y = x", {"y": In[np.float32]}, r"needs an array that it writes: y=Out\[np.float32\]"),
     ],
 )

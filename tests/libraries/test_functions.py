@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload_args import blas, cblas, cublas, lapack, libraries, linalg, offload_args
+from offload_args import blas, cblas, cublas, cufft, cusolver, lapack, libraries, linalg, offload_args, rocblas
 from offload_args.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -71,6 +71,24 @@ def test_threads_that_ask_at_once_get_the_same_function() -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert len({*map(id, threads.map(ask, range(8)))}) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "own"),
+    [
+        (cblas, "cblas_dgemv", "cblas.dgemv; cblas.raw.cblas_dgemv has the vendor's arguments"),
+        (cblas, "CblasRowMajor", "cblas.RowMajor"),
+        (cublas, "cublasDgemv_v2", "cublas.dgemv; cublas.raw.cublasDgemv_v2 has the vendor's arguments"),
+        (cublas, "CUBLAS_OP_T", "cublas.OP_T"),
+        (cusolver, "cusolverDnDpotrf", "cusolver.dpotrf; cusolver.raw.cusolverDnDpotrf has the vendor's arguments"),
+        (cufft, "cufftMakePlanMany64", "cufft.make_plan_many64; cufft.raw.cufftMakePlanMany64 has the vendor's argum"),
+        (rocblas, "rocblas_dgemv", "rocblas.dgemv; rocblas.raw.rocblas_dgemv has the vendor's arguments"),
+    ],
+)
+def test_a_name_of_the_vendors_manual_is_answered_with_the_name_here(module: ModuleType, name: str, own: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^module 'offload_args\.\w+' has no attribute '{name}'; use {own}"):
+        getattr(module, name)
+    assert hasattr(module, own.partition(".")[2].partition(";")[0])
 
 
 @pytest.mark.parametrize("name", ["sgemw", "", "sgemv\0x", "__path__", "Sgemv"])

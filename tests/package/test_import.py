@@ -48,6 +48,12 @@ def test_a_call_of_the_package_names_its_class() -> None:
         package(np.ones(3))
 
 
+@pytest.mark.parametrize("name", "blas embedding errors fft kernels lapack libraries linalg sparse testing".split())
+def test_completion_shows_public_names_only(name: str) -> None:
+    module = getattr(package, name)
+    assert dir(module) == sorted([*module.__all__, "raise_status"] if name == "errors" else module.__all__)
+
+
 def test_a_name_that_the_package_lacks_is_told_where_it_is() -> None:
     wrong = {
         "solve": r"; linalg\.solve is one, by from offload_args import linalg$",
@@ -59,6 +65,10 @@ def test_a_name_that_the_package_lacks_is_told_where_it_is() -> None:
         "float32": r"; dtypes are NumPy's: np\.float32$",
         "region": r"; offload_args\(x\) lends arrays for a block",
         "to_device": r"; offload_args\(x\) lends arrays for a block",
+        "synchronize": r"; leaving a region waits for its calls",
+        "jit": r"; use kernel, a decorator",
+        "Stream": r"; offload_args\(x, stream=theirs\)",
+        "set_device": r'; devices have names, such as offload_args\(x, device="cuda:0"\)',
         "cuda": r'; devices have names, such as offload_args\(x, device="cuda:0"\)',
         "asnumpy": r"pointers have to_host\(\)$",
         "sum": r'; use kernels\.reduce\("sum", .* or np\.sum of arrays$',

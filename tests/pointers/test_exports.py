@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import cffi
 import numpy as np
 import pytest
 
@@ -103,3 +104,17 @@ def test_dlpack_capsules_follow_the_specification(cuda: str) -> None:
         with pytest.raises(BufferError, match="not on"):
             dx.__dlpack__(dl_device=(1, 0))
     del old, new  # the memory of both outlived the region
+
+
+def test_libraries_of_c_without_the_address_are_answered_with_it(device: str) -> None:
+    function = ctypes.CDLL(None).labs
+    function.argtypes = [ctypes.c_void_p]
+    with offload_args(np.ones(3), device=device) as (dx,):
+        with pytest.raises(ctypes.ArgumentError, match=r"ctypes takes no pointers; pass dx\.address for"):
+            function(dx)
+    ffi = cffi.FFI()
+    ffi.cdef("long atol(const char *text);")
+    with pytest.raises(TypeError, match="must be a cdata pointer, not DevicePtr") as error:
+        with offload_args(np.ones(3, np.int8), device=device) as (dx,):
+            ffi.dlopen(None).atol(dx)
+    assert error.value.__notes__[0] == "offload_args: pass dx.cdata(ffi), or arrays by call(function, ...)"

@@ -154,6 +154,12 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
         remedy = "" if isinstance(name, str) else ": an array or a number of the formula needs another name"
         raise SignatureError(f"elementwise: name needs a name as in Python, such as 'axpy', got {shown(name)}{remedy}")
+    for key, parameter in parameters.items():
+        if isinstance(parameter, str):
+            raise SignatureError(
+                f"elementwise: {key} needs a type, such as In[np.float64] or Out[np.float64] for an array, np.float64 "
+                f"for a number; got {parameter!r}"
+            )
     if not written:
         raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
     owner = next(iter(written))
