@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
@@ -264,9 +266,22 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         raise ArgumentTypeError(
             f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x, or pass np.stack(x)"
         )
-    raise ArgumentTypeError(
-        f"{subject} is {kind}, not an array: pass x = np.array(...), a copy, and read the results from x"
-    )
+    raise ArgumentTypeError(f"{subject} is {kind}, not an array: {_array_of(argument)}")
+
+
+def _array_of(argument: object) -> str:
+    """Return the remedy that makes an array of another object, in the same memory if it has some."""
+    if isinstance(argument, (bytes, bytearray)):
+        return "pass x = np.frombuffer(x, dtype), which has the same memory"
+    if isinstance(argument, Iterator):
+        return "pass x = np.array(list(x)), and read the results from x"
+    if isinstance(argument, (dict, set, frozenset, FunctionType)):
+        return "pass an array"
+    try:
+        memoryview(argument)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return "pass x = np.array(...), a copy, and read the results from x"
+    return "pass x = np.asarray(x), which has the same memory"
 
 
 def _is_shape(value: object) -> bool:

@@ -250,10 +250,10 @@ class Moved:
 
 @contextmanager
 @telling
-def counting(device: Device | str) -> Iterator[Moved]:
+def counting(device: Device | str | None = None) -> Iterator[Moved]:
     """Count a device's operations in a block, as in `with counting(device) as moved: ...; assert moved.copies_up == 2`.
 
-    device: a Device or its name.
+    device: a Device or its name. None: the default device, on which regions are that name none.
 
         x = np.ones(1000)
         with testing.counting("host") as moved:
@@ -263,7 +263,7 @@ def counting(device: Device | str) -> Iterator[Moved]:
 
     See also: testing.Moved, trace; docs/guide/testing.md.
     """
-    counted = as_device(device)
+    counted = Device.default() if device is None else as_device(device)
     moved = Moved(counted)
     try:
         yield moved

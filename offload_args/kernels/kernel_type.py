@@ -256,8 +256,8 @@ class Kernel(_core.Kernel):
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentTypeError(
-            f"{self.name}: a kernel can't be copied or pickled; make it in a module that each process imports, or in "
-            "the function that the process runs"
+            f"{self.name}: a kernel can't be copied or pickled; put it and the function that uses it in a module that "
+            "each process imports, or make it within this function"
         )
 
     def __repr__(self) -> str:

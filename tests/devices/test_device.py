@@ -13,6 +13,15 @@ from offload_args import Device, blas, offload_args, testing
 from offload_args.errors import ArgumentError, BackendError, DeviceUnavailableError, OffloadError
 
 
+def test_copies_of_the_default_device_are_counted_without_its_name() -> None:
+    x = np.ones(4)
+    with testing.counting() as moved, offload_args(x) as (dx,):
+        blas.scal(2.0, dx)
+    with testing.counting("sim:7") as others, offload_args(x) as (dx,):
+        blas.scal(2.0, dx)
+    assert (moved.calls, others.calls) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [

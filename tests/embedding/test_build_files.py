@@ -48,6 +48,19 @@ def used(project: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_guides_program_in_fortran_runs(tmp_path: Path) -> None:
+    if not shutil.which("gfortran"):
+        pytest.skip("device unavailable: no gfortran")
+    program = block("fortran", "program product")
+    (tmp_path / "program.f90").write_text(program)
+    module = output_of(sys.executable, "-m", "offload_args", "config", "--fortran", folder=tmp_path).strip()
+    libraries = output_of(sys.executable, "-m", "offload_args", "config", "--libs", folder=tmp_path).split()
+    output_of("gfortran", "-o", "product", module, "program.f90", *libraries, folder=tmp_path)
+    assert output_of("./product", folder=tmp_path) == " 3.0 7.0\n"
+    assert "print '(2f4.1)', y ! 3.0 7.0" in program
+
+
+@pytest.mark.slow
 def test_the_guides_setup_py_builds_an_extension(project: Path) -> None:
     (project / "setup.py").write_text(block("python not-run", "from setuptools"))
     (project / "pyproject.toml").write_text(block("toml", "setuptools"))

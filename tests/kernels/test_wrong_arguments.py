@@ -206,7 +206,7 @@ def test_a_wrong_argument_is_refused_before_anything_moves(vadd: Kernel, device:
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_kernel_is_neither_copied_nor_pickled(vadd: Kernel, make: Callable[[object], object]) -> None:
-    with pytest.raises(errors.ArgumentTypeError, match="^vadd: a kernel can't be .* in a module that each process imp"):
+    with pytest.raises(errors.ArgumentTypeError, match="^vadd: a kernel can't be .* in a module that each process i"):
         make(vadd)
 
 
