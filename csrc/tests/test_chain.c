@@ -50,7 +50,7 @@ static void captured_calls_run_at_each_replay(void) {
   CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_CAPTURE, "still being captured");
   CHECK_FAILS(oa_region_synchronize(region), OA_ERROR_CAPTURE, "end the capture first");
   CHECK_FAILS(oa_region_finish(region, OA_COMMIT, NULL), OA_ERROR_CAPTURE, "end the capture first");
-  CHECK_FAILS(oa_update_from(&arrays[1], -1), OA_ERROR_CAPTURE, "end the capture first");
+  CHECK_FAILS(oa_update_from(&arrays[1], -1), OA_ERROR_CAPTURE, "before the capture begins or after it has ended");
   CHECK_OK(oa_chain_end(chain));
   CHECK_FAILS(oa_chain_end(chain), OA_ERROR_ARGUMENT, "has ended already");
   CHECK_OK(oa_update_from(&arrays[1], -1));
