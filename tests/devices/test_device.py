@@ -27,7 +27,7 @@ def test_copies_of_the_default_device_are_counted_without_its_name() -> None:
     [
         ("free_memory", "use memory, which has free and total"),
         ("sync", r"use synchronize\(\)"),
-        ("syncronize", r"did you mean synchronize\?"),
+        ("synchroniz", r"did you mean synchronize\?"),
         ("counter", r"did you mean counters\?"),
     ],
 )
