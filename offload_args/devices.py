@@ -345,6 +345,9 @@ def _of_unavailable(text: str) -> str:
         return f'{text}; device="host" is the CPU'
     if 'device "gpu' in text:
         return f"{text}; without device=, the first GPU is used, and the host if there is none"
+    unknown = re.search(r'unknown device "((\w+)(?::\d+)?)"', text)
+    if unknown and unknown[2].lower() in (backend.name for backend in _BACKENDS):  # in capitals
+        return f'{text}; write "{unknown[1].lower()}"'
     return f'{text}; device="host" computes on the CPU'
 
 

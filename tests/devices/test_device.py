@@ -13,6 +13,12 @@ from offload_args import Device, blas, offload_args, testing
 from offload_args.errors import ArgumentError, BackendError, DeviceUnavailableError, OffloadError
 
 
+@pytest.mark.parametrize("name", ["CUDA:0", "Host", "Sim:1"])
+def test_a_device_in_capitals_is_told_its_name(name: str) -> None:
+    with pytest.raises(DeviceUnavailableError, match=f'^Device: unknown device "{name}": .*; write "{name.lower()}"$'):
+        Device(name)
+
+
 def test_copies_of_the_default_device_are_counted_without_its_name() -> None:
     x = np.ones(4)
     with testing.counting() as moved, offload_args(x) as (dx,):
