@@ -69,7 +69,6 @@ typedef struct {
   int absolute, extreme, diagonals; /* increments count as positive; an index is returned; kl and ku are arguments */
   int has_order, lists;             /* the order by rows is an option; arrays are lists of pointers */
   const PanelForm *panel_form;      /* of large calls in panels; NULL: there are none */
-  int is_product;                   /* of a matrix and a vector, with a result that it scales */
   int in_squares;                   /* the result has n rows, otherwise m rows */
   _Atomic(Choice *) choices;
 } Plan;
@@ -277,7 +276,6 @@ static inline int do_operands_fit(const Plan *plan, Call *call, PyObject *const 
         break;
     }
   }
-  if (plan->is_product && (call->size[M] > 0) != (n > 0)) return 0; /* BLAS would not scale y */
   if (plan->extreme) return n > 0 && call->geometry[0]->stride > 0;
   if (plan->strided != Py_None) return do_batches_fit(plan, call);
   return !plan->diagonals || (call->size[KL] >= 0 && call->size[KU] >= 0 && call->size[KL] <= call->size[K] &&
@@ -763,8 +761,6 @@ static int read_sizes(Plan *plan, PyObject *sizes) {
     plan->size_count = (int)PyTuple_Size(places);
     for (int i = 0; i < plan->size_count; i++) plan->sizes[turned][i] = (int)PyLong_AsLong(PyTuple_GetItem(places, i));
   }
-  plan->is_product = plan->operand_count == 5 && plan->operands[2].kind == VECTOR && plan->operands[4].kind == VECTOR &&
-                     plan->size_count > 0 && plan->sizes[0][0] == M;
   plan->in_squares = plan->size_count > 0 && plan->sizes[0][0] == N;
   return PyErr_Occurred() ? -1 : 0;
 }

@@ -9,7 +9,7 @@ from .._names import named
 from .._operands import contiguous, is_complex, misfit
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._forward import COPY, is_read
+from ._forward import COPY
 from ._plans import planned
 from ._routine import WRONG, Routine, Scalar
 
@@ -354,11 +354,3 @@ def rotmg(d1: DevicePtr, d2: DevicePtr, x1: DevicePtr, y1: DevicePtr, param: Dev
     entry, *_ = _ROTMG.read((d1, d2, x1, y1, param))
     contiguous("blas.rotmg", "param", param, 5, "for a flag and H")
     named(entry.call, _NAMES, d1, d2, x1, y1, param)
-
-
-def scale_alone(beta: Scalar, y: DevicePtr) -> None:
-    """Set y to beta y: the product with a matrix without columns, for which BLAS leaves y as it is."""
-    if is_read(beta):
-        scal(beta, y)
-    else:
-        y.fill(0)

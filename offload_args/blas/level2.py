@@ -18,7 +18,6 @@ from ._plans import planned
 from ._refusals import inexpressible
 from ._routine import Routine, Scalar
 from .gemm import GEMM
-from .level1 import scale_alone
 from .level3 import HEMM, HER2K, HERK, SYMM, SYR2K, SYRK, TRMM, TRSM
 
 _GEMV = Routine("gemv", "sgemv dgemv cgemv zgemv", "A2 x1 y1", "trans")
@@ -61,9 +60,7 @@ def gemv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
         need_shape("blas.gemv", "x", x, (n if trans == "N" else m,), reason)
         need_shape("blas.gemv", "y", y, (m if trans == "N" else n,), reason)
     op, flipped = enums.op[0][trans], enums.op[1][trans]
-    if not size_x and size_y:
-        scale_alone(beta, y)
-    elif ld:
+    if ld:
         call(op, m, n, alpha, A, ld, x, incx, beta, y, incy)
     elif not ld_rows:
         raise inexpressible("gemv", "", A=A)

@@ -13,7 +13,6 @@ from ..pointers import DevicePtr
 from ._forward import Vector, conjugates, is_read, numbers
 from ._plans import planned
 from ._routine import Routine, Scalar
-from .level1 import scale_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,9 +125,6 @@ def gbmv(
     reason = f'for ab of shape ({rows}, {columns}) and trans="{trans}"'
     need_shape("blas.gbmv", "x", x, (n if straight else m,), reason)
     need_shape("blas.gbmv", "y", y, (m if straight else n,), reason)
-    if not x.size and y.size:
-        scale_alone(beta, y)
-        return
     band = ab, _band_ld("gbmv", ab, ld if order == "F" else ld_rows, order)
     vectors = x, incx, beta, y, incy
     if order == "F" or by_rows:
