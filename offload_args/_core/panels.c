@@ -7,6 +7,7 @@
  * of the triangle, from its corner on: a square on the diagonal, and a product with the earlier panels by gemm. */
 #include "panels.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_PANELS = 16, UNIT = 128, FEWEST_SIZE = 512 };
