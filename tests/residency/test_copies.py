@@ -12,7 +12,7 @@ import pytest
 
 from helpers.arrays import Array
 from helpers.residency import PAGE, N, ramp, sent
-from offload_args import Device, In, InOut, Out, blas, offload_args, testing
+from offload_args import Device, In, InOut, Out, blas, empty, offload_args, testing
 from offload_args.errors import (
     StalePointerError,
 )
@@ -34,6 +34,14 @@ def test_an_unchanged_array_is_sent_once(device: str, tracked: None) -> None:
     assert [sent(x, device, resident=True) for _ in range(3)] == [x.nbytes, 0, 0]
     assert sent(x, device) == 0  # x stays resident for any region
     assert Device(device).residency.kept_bytes == x.nbytes
+
+
+@pytest.mark.copies
+def test_a_pinned_array_is_always_sent(device: str) -> None:
+    """Linux reports the writes to memory that NumPy itself allocated, and not to this one."""
+    x = empty(N, np.float32, device=device)
+    x[:] = ramp()
+    assert [sent(x, device, resident=True) for _ in range(3)] == [x.nbytes] * 3
 
 
 def test_a_resident_array_is_not_allocated_again_and_counts_as_no_mapping(device: str) -> None:
