@@ -61,6 +61,7 @@ def check_every_place(name: str, device: Device, step: int) -> None:
     after = [array.copy() for array in program.arrays]
     program.start()
     noted: list[str] = []
+    others = {*threading.enumerate()}  # threads of other tests
 
     def call() -> None:
         try:
@@ -70,7 +71,7 @@ def check_every_place(name: str, device: Device, step: int) -> None:
             raise
 
     for at in at_every_place(call, step, MODULES):
-        assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()], at
+        assert not {*threading.enumerate()} - others, at
         assert device.counters.mappings == 0, at
         assert all(array.flags.writeable for array in program.arrays), at
         if not noted:
@@ -102,7 +103,7 @@ def test_ctrl_c_at_each_place_is_raised_and_leaves_nothing_under_way(device: Dev
 
 
 def test_ctrl_c_leaves_an_array_that_a_region_lends(device: Device) -> None:
-    A, B = np.eye(N) * 2, np.full((N, 30), 3.0)
+    A, B, others = np.eye(N) * 2, np.full((N, 30), 3.0), {*threading.enumerate()}
 
     def call() -> None:
         with offload_args(A, B, device=device):
@@ -110,5 +111,5 @@ def test_ctrl_c_leaves_an_array_that_a_region_lends(device: Device) -> None:
 
     for at in at_every_place(call, 61, MODULES):
         assert device.counters.mappings == 0 and A.flags.writeable and B.flags.writeable, at
-        assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()], at
+        assert not {*threading.enumerate()} - others, at
         B[...] = 3
