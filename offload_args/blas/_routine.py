@@ -78,7 +78,7 @@ class Routine:
         function = self.functions.get(kind["dtype"], "-")
         if function == "-":
             raise KeyError(kind["dtype"])
-        vendor = vendor_of(kind["device"])
+        vendor = vendor_of(f"blas.{self.name}", kind["device"])
         entry = kind[self] = vendor.entry(self.name, function, conjugates=is_complex(kind["dtype"]))
         return entry
 

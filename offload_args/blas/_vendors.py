@@ -169,12 +169,12 @@ def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
     )
 
 
-def vendor_of(device: int) -> _Vendor:
-    """Return the adapter of the library that runs on the device with this number.
+def vendor_of(function: str, device: int) -> _Vendor:
+    """Return the adapter of the library that runs on the device with this number, for a function of blas.
 
     Raises LibraryError if no adapter calls a library of the device.
     """
-    vendor = adapter_of(_VENDORS, device)
+    vendor = adapter_of(function, _VENDORS, device)
     if vendor is None:
         raise LibraryError(f"blas: no library of this build runs on {by_number(device)}")
     return vendor

@@ -157,7 +157,8 @@ def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, 
     for operand, array in arrays.items():
         if isinstance(array, DevicePtr):
             others = [each for each in arrays.values() if not isinstance(each, DevicePtr)]
-            remedy = "pass the lent array, of which tiles use the device's elements" if others else "leave devices out"
+            lent = "pass the lent array itself; tiles read its elements on the device"
+            remedy = lent if others else "leave devices out"
             raise HostAccessError(f"{name}: with devices, {operand} needs a NumPy array, got a DevicePtr; {remedy}")
         refuse_masked(f"{name}: {operand}", array)
         if isinstance(array, (In, Out, InOut)):

@@ -274,7 +274,7 @@ def share_out(
             for thread in threads:
                 thread.start()
                 left += 1
-        except RuntimeError as error:  # too many threads
+        except BaseException as error:  # too many threads, or no memory
             errors.append(error)
             stop()
         while left:
@@ -537,10 +537,9 @@ class _Cache:
 
 def _is_packed(array: NDArray[Any]) -> bool:
     """Return whether a device packs an array, which has no leading dimension. No part of it can then be lent."""
-    extents = array.shape
-    return not any(
-        (array.strides[i] == array.itemsize or extents[i] == 1)
-        and (array.strides[1 - i] >= extents[i] * array.itemsize or extents[1 - i] == 1)
+    (extents, strides), flags = (array.shape, array.strides), array.flags
+    return not (flags.c_contiguous or flags.f_contiguous) and not any(
+        strides[i] == array.itemsize and (strides[1 - i] >= extents[i] * array.itemsize or extents[1 - i] == 1)
         for i in (0, 1)
     )
 

@@ -25,7 +25,7 @@ def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
 
     Raises LibraryError if no adapter calls a library of the device.
     """
-    adapter = adapter_of(VENDORS, pointer._device)
+    adapter = adapter_of(name, VENDORS, pointer._device)
     if adapter is not None:
         return adapter
     info = by_number(pointer._device)._info

@@ -169,7 +169,7 @@ def _named(function: str, operand: str) -> Iterator[None]:
 def kernels_of(function: str, device: int) -> Kernels | OnGPU:
     """Return the kernels of the device with this number; raise LibraryError if it has none."""
     adapters: tuple[type[Adapter], ...] = (Kernels, CuSparse, HipSparse)
-    library = adapter_of(adapters, device)
+    library = adapter_of(function, adapters, device)
     if library is None:
         raise LibraryError(
             f"{function}: {by_number(device)} has no sparse matrices in offload_args; lend them to the host, or pass "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -117,3 +118,30 @@ def test_wrapped_arrays_and_lists_are_refused_with_the_remedy(device: Device, wr
             call()
     with pytest.raises(ArgumentTypeError, match=r"B needs a NumPy array, got list; make it an array, B = np\.asarray"):
         blas.gemm(1.0, A, A.tolist(), 0.0, A.copy(), devices=[device])
+
+
+def test_a_packed_matrix_of_one_column_is_an_operand(device: Device) -> None:
+    A, B = whole(1), gaps_along_both_axes(whole(2))[:, :1]
+    C, D = np.zeros((N, 1)), np.zeros((1, N))
+    with pytest.warns(PerformanceWarning), offload_args(B, device=device):
+        blas.gemm(1.0, A, B, 0.0, C, devices=[device])
+    with pytest.warns(PerformanceWarning), offload_args(B.T, device=device):
+        blas.gemm(1.0, B.T, A, 0.0, D, devices=[device])
+    assert np.array_equal(C, A @ B) and np.array_equal(D, B.T @ A)
+
+
+def test_a_thread_that_can_not_start_ends_the_others(small_tiles: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    A, C, start = whole(1), np.zeros((N, N)), threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def start_one(thread: threading.Thread) -> None:
+        if begun:
+            raise MemoryError
+        begun.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(MemoryError) as caught:
+        blas.gemm(1.0, A, A, 0.0, C, devices=["sim:0"])
+    assert caught.value.__notes__[0].startswith("blas.gemm: done: ")
+    assert not begun[0].is_alive()
