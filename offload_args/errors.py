@@ -59,8 +59,8 @@ __all__ = [
 class OffloadError(Exception):
     """The base of every exception of this package."""
 
-    def __init__(self, *arguments: object, **keywords: object) -> None:  # a signature, which Python's own lack
-        super().__init__(*arguments, **keywords)
+    def __init__(self, *arguments: object) -> None:  # gives the classes a signature, which Python's own lack
+        super().__init__(*arguments)
 
 
 class ArgumentError(OffloadError, ValueError):

@@ -51,7 +51,7 @@ def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let numpy.fft compute, as if SciPy were not installed."""
     monkeypatch.setitem(sys.modules, "scipy.fft", None)
     transforms = _library.Transforms()
-    monkeypatch.setattr(_choice, "adapter_of", lambda adapters, device: transforms)
+    monkeypatch.setattr(_choice, "adapter_of", lambda function, adapters, device: transforms)
 
 
 def values(dtype: str, shape: tuple[int, ...] = SHAPE) -> NDArray[Any]:

@@ -768,7 +768,7 @@ def test_a_device_that_is_full_is_named() -> None:
 def test_without_scipy_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     A = matrix(dense("float64"))
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    monkeypatch.setattr(_library, "adapter_of", lambda adapters, device: adapters[0]())
+    monkeypatch.setattr(_library, "adapter_of", lambda function, adapters, device: adapters[0]())
     with pytest.raises(LibraryError, match=r"SciPy, which is not installed: pip install scipy"):
         sparse.matmul(A, np.ones(8))
 
