@@ -69,7 +69,7 @@ typedef struct {
   /* A triangle by panels of its columns, with gemm. `backward`: from the last panel on, for the lower triangle. */
   int in_triangle, backward;
   int has_begun;
-  oa_value one;                     /* beta for further sums */
+  oa_value beta_of_sums;            /* 1: the panels after the first one add to its result */
   oa_any *parts[2 * MOST_MATRICES]; /* the pointers of the latest panel */
   int part_count;
 } Product;
@@ -113,8 +113,9 @@ static int compute_panel(Product *product, int64_t from, int64_t count) {
   for (int i = 0; i < form->matrix_count; i++) {
     const Matrix *matrix = &form->matrices[i];
     if (!matrix->is_parted) continue;
-    if (i && values[matrix->place].pointer == product->values[matrix[-1].place].pointer && matrix[-1].is_parted) {
-      values[matrix->place].pointer = values[matrix[-1].place].pointer; /* one operand that is passed twice */
+    if (i && matrix[-1].is_parted &&
+        product->values[matrix->place].pointer == product->values[matrix[-1].place].pointer) {
+      values[matrix->place].pointer = values[matrix[-1].place].pointer; /* the operand is passed twice */
       continue;
     }
     const int status = product->by_rows ? part_of(product, matrix->place, from, count, 0,
@@ -124,7 +125,7 @@ static int compute_panel(Product *product, int64_t from, int64_t count) {
     if (status != OA_OK) return status;
   }
   values[product->by_rows ? form->by_row : form->by_column].integer = count;
-  if (form->is_sum && product->has_begun) values[form->beta] = product->one;
+  if (form->is_sum && product->has_begun) values[form->beta] = product->beta_of_sums;
   return run(product->call->function, all);
 }
 
@@ -189,8 +190,8 @@ static int compute_columns(Product *product, int64_t from, int64_t count) {
   if (status == OA_OK) status = add_product(product, a, of_b, b, alpha, beta, row, rows, count, block);
   if (status != OA_OK || a == b) return status;
   const int conjugates = strcmp(form->name, "her2k") == 0;
-  return add_product(product, b, of_a, a, number_of(product, form->alpha, conjugates), product->one, row, rows, count,
-                     block);
+  return add_product(product, b, of_a, a, number_of(product, form->alpha, conjugates), product->beta_of_sums, row, rows,
+                     count, block);
 }
 
 /* -- all panels ---------------------------------------------------------------------------------------------------- */
@@ -284,9 +285,9 @@ int panels_compute(const PanelCall *call) {
   if (place == NOWHERE) return 0;
   if (form->is_sum) {
     const int type = product.in_triangle ? dtype : function->parameters[call->first + form->beta].dtype;
-    PyObject *one = PyLong_FromLong(1);
-    const int failed = one == NULL || function_read_number(one, type, product.one.bytes);
-    Py_XDECREF(one);
+    PyObject *number = PyLong_FromLong(1);
+    const int failed = number == NULL || function_read_number(number, type, product.beta_of_sums.bytes);
+    Py_XDECREF(number);
     if (failed) return -1;
   }
   const int64_t size = size_of(&product, place);

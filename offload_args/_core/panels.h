@@ -20,7 +20,7 @@ typedef struct {
   const Function *function;
   const Function *gemm; /* of the same library and dtype; NULL if the form needs none */
   const oa_value *values;
-  int first; /* the number of values before those of the form: 1 with an order, otherwise 0 */
+  int first; /* 1 if the values begin with an order, which the form lacks; otherwise 0 */
   /* the library's constants: "U" of uplo, or "L" of side; and "N" of the operation, or "L" of side again */
   int64_t upper, plain;
 } PanelCall;

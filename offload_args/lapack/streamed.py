@@ -71,7 +71,7 @@ def _refused(name: str, text: str, info: int) -> np.linalg.LinAlgError:
 
 @contextmanager
 def _noting(name: str, state: list[str]) -> Iterator[None]:
-    """Add the last note of `state` to an exception without a note: to that of Ctrl-C between two computations."""
+    """Add the last note of `state` to an exception that has no note, such as Ctrl-C between two computations."""
     try:
         yield
     except BaseException as error:

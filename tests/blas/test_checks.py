@@ -1,4 +1,4 @@
-"""Functions that check calls before they make one: they end their checks, and restore those of C code."""
+"""Functions that check calls before they make a call end their own checks, and restore the checks of C code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ whole_programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: p
 
 
 def some_programs(*names: str) -> pytest.MarkDecorator:
-    """Parametrize a test over the programs; CI runs those of these names, because it runs all by threads and mpirun."""
+    """Parametrize a test over the programs. CI runs the named programs so, and all by threads and mpirun."""
     cases = [pytest.param(path, marks=[] if path.stem in names else pytest.mark.exhaustive) for path in PROGRAMS]
     return pytest.mark.parametrize("program", cases, ids=lambda path: path.stem)
 
