@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -117,7 +119,7 @@ def explain(
         if row.kind == "type":
             continue  # the dtypes are known
         if row.kind in ("enum", "size", "integer"):
-            _check_integer(row, value, fail)
+            _check_integer(function, row, value, fail)
         elif row.kind in ("enum*", "size*", "scalar*"):
             _check_list(function, row, value, fail)
         elif row.kind in ("object", "ended"):
@@ -236,13 +238,35 @@ class _Failure:
         raise kind(text + (f"; {remedy}" if remedy else "")) from None
 
 
-def _check_integer(row: _Row, value: object, fail: _Failure) -> None:
+def _constants(function: str, name: str) -> str:
+    """Return the constants of an enum as the function's docstring lists them, such as "OP_N, OP_T or OP_C"."""
+    library, _, routine = function.partition(".")
+    doc = getattr(getattr(import_module(f".{library}", __package__), routine, None), "__doc__", None) or ""
+    said = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*: (.*)\.$", re.sub(r"\n {4}", " ", doc), re.MULTILINE)
+    return said[1] if said else ""
+
+
+def _refuse_enum(function: str, row: _Row, value: object, fail: _Failure) -> NoReturn:
+    """Raise the error of a value that is no integer in the place of a constant."""
+    library, names = function.partition(".")[0], _constants(function, row.name)
+    letters = value.lower() if isinstance(value, str) else ""
+    known = re.findall(r"\w{3,}", names) if letters else []
+    start = min((name.rpartition("_")[0] for name in known), key=len, default="")  # "OP" of OP_N, OP_T
+    meant = [name for name in known if name.lower() == letters]
+    meant = meant or [name for name in known if name.removeprefix(f"{start}_").lower().startswith(letters)]
+    remedy = f"write {library}.{meant[0]}" if len(meant) == 1 else ""
+    fail(ArgumentTypeError, f"a constant of {library}{f', {names}' * bool(names)}", remedy)
+
+
+def _check_integer(function: str, row: _Row, value: object, fail: _Failure) -> None:
     if isinstance(value, DevicePtr):
         fail(HostPointerError, "an integer on the host", "it is on the device")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        fail(ArgumentTypeError, "a constant of the library" if row.kind == "enum" else "an integer")
+        if row.kind.startswith("enum"):
+            _refuse_enum(function, row, value, fail)
+        fail(ArgumentTypeError, "an integer")
     bits = 31 if row.kind == "enum" else 63
     low, end = _RANGES.get(row.dtype, (-(2**bits), 2**bits))
     if not low <= number < end:
@@ -295,7 +319,7 @@ def _check_list(function: str, row: _Row, value: Any, fail: _Failure) -> None:
         if single.kind == "scalar":
             _check_number(single, element, fail_one, "a number" if row.dtype.startswith("c") else "a real number")
         else:
-            _check_integer(single, element, fail_one)
+            _check_integer(function, single, element, fail_one)
 
 
 def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = "") -> None:

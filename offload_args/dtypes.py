@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -137,26 +138,34 @@ def as_array(subject: str, argument: Any) -> NDArray[Any]:
     refuse_masked(subject, argument)
     try:
         if not isinstance(argument, np.ndarray):
-            newest(argument)
+            newest(argument, subject.partition(": ")[0])
         return np.asarray(argument)
     except ValueError as error:
         raise ArgumentError(f"{subject} needs an array, or lists that NumPy can convert to an array: {error}") from None
 
 
-def newest(argument: Any) -> None:
+def newest(argument: Any, function: str = "update") -> None:
     """Bring the newest bytes of an array, or of the arrays in a list, to the host, which is about to read them.
 
     Does nothing for memory that no region lends, or that no call has written.
+
+    function: the name of the function that reads, for errors.
 
     Raises the errors of `update`, except for memory that is lent in part, or not at all.
     """
     if isinstance(argument, np.ndarray):
         dtype = argument.dtype
-        _core.update_newest(argument if dtype.isnative or dtype.hasobject else argument.view(dtype.newbyteorder("=")))
+        try:
+            _core.update_newest(
+                argument if dtype.isnative or dtype.hasobject else argument.view(dtype.newbyteorder("="))
+            )
+        except OffloadError as error:
+            error.args = (re.sub("^update", function, str(error)),)
+            raise
     elif isinstance(argument, (list, tuple)):
         for part in argument:
             if isinstance(part, (np.ndarray, list, tuple)):
-                newest(part)
+                newest(part, function)
 
 
 def copied(

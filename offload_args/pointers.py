@@ -11,7 +11,7 @@ import numpy as np
 from . import _core
 from .devices import Device, by_number
 from .display import html_table, nearest, plural, shown, size_text
-from .dtypes import DTYPE_NAMES, as_array, c_strides, dtype_of, newest, ordered
+from .dtypes import DTYPE_NAMES, as_array, c_strides, dtype_of, newest, ordered, spelled
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -311,7 +311,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 array = np.broadcast_to(array, self._shape)
             except ValueError:
                 raise ArgumentError(
-                    f"DevicePtr.assign: values of shape {array.shape} can't be broadcast to shape {self._shape}"
+                    f"DevicePtr.assign: values of shape {array.shape} can't be broadcast to shape {self._shape}; "
+                    f"{_fitting(array.shape, self._shape)}"
                 ) from None
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned and type(array) is np.ndarray):
@@ -336,10 +337,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """
         if isinstance(value, DevicePtr):
             raise HostAccessError("DevicePtr.fill: value is on a device; use copy_from, or value.to_host()[()]")
-        number = _values("DevicePtr.fill: value", value, self.dtype)
-        if number.shape != ():
-            raise ArgumentError(f"DevicePtr.fill: value needs one number, got shape {number.shape}; use assign(values)")
-        _core.fill(self, number)
+        shape = getattr(value, "shape", ())
+        if isinstance(value, (list, tuple)) or shape != ():
+            got = shown(value) if isinstance(value, (list, tuple)) else f"shape {shape}"
+            raise ArgumentError(f"DevicePtr.fill: value needs one number, got {got}; use assign(values)")
+        _core.fill(self, _values("DevicePtr.fill: value", value, self.dtype))
 
     def copy_from(self, source: DevicePtr[Any]) -> None:
         """Copy the elements of another pointer to the elements of this pointer, on the device.
@@ -622,11 +624,10 @@ def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     if not isinstance(values, (bool, int, float, complex)):
         array = as_array(subject, values)
         if array.dtype != dtype:
-            raise DTypeError(
-                f"{subject} needs {dtype.name}, got {array.dtype.name}; convert it first: np.asarray(values, "
-                f"dtype=np.{dtype.name})"
-            )
-        newest(array)
+            is_number = array.dtype.kind in "biufc"
+            got = array.dtype.name if is_number or isinstance(values, np.ndarray) else shown(values)
+            raise DTypeError(f"{subject} needs {dtype.name}, got {got}; {_conversion(subject, array, dtype)}")
+        newest(array, subject.partition(": ")[0])
         return array
     rank = 0 if isinstance(values, bool) else 1 if isinstance(values, int) else 2 if isinstance(values, float) else 3
     if rank > _RANKS[dtype.kind]:
@@ -650,6 +651,38 @@ def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     if overflowed:
         raise SizeOverflowError(f"{subject} needs a number that {dtype.name} can hold, got {shown(values)}")
     return array
+
+
+def _conversion(subject: str, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
+    """Return the remedy for values of another dtype: a conversion that works, if there is one."""
+    name = subject.rpartition(" ")[2]
+    try:
+        if array.dtype.hasobject:  # NumPy makes NaN of None
+            raise TypeError
+        if array.dtype.kind == "c" != dtype.kind:  # NumPy would only warn that it discards a part
+            name += ".real"
+        else:
+            array.astype(dtype)
+    except (TypeError, ValueError):
+        number = {"b": "True", "i": "2", "u": "2"}.get(dtype.kind, "2.5")
+        return f"pass a number, such as {number}" + (
+            f", or an array of {spelled(dtype.name)}" if name == "values" else ""
+        )
+    return f"convert it first: np.asarray({name}, dtype={spelled(dtype.name)})"
+
+
+def _fitting(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Return the remedy for values of a shape that can't be broadcast to the pointer's shape."""
+    pairs = list(zip(shape, wanted, strict=False))
+    if math.prod(shape) == math.prod(wanted):
+        return f"pass values.reshape({wanted})"
+    if shape == wanted[: len(shape)]:
+        return f"pass values[{', '.join([':'] * len(shape) + ['None'] * (len(wanted) - len(shape)))}]"
+    if len(shape) == len(wanted) and all(count >= extent for count, extent in pairs):
+        return f"pass values[{', '.join(f':{extent}' for extent in wanted)}]"
+    if len(shape) == len(wanted) and all(count <= extent for count, extent in pairs):
+        return f"a slice takes them: dx[{', '.join(f':{count}' for count in shape)}].assign(values)"
+    return "pass a number, or values of that shape"
 
 
 def _extents(subject: str, lengths: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -299,8 +299,9 @@ static oa_kernel_state *new_kernel(oa_module_state *module, const char *name, co
 }
 
 static int fail_count(const oa_kernel_state *kernel, int count) {
-  return oa_fail(OA_ERROR_SIGNATURE, "%s: the signature has %d parameter%s, the module's kernel has %s%d", kernel->name,
-                 kernel->count, kernel->count == 1 ? "" : "s", count > kernel->count ? "at least " : "", count);
+  return oa_fail(
+      OA_ERROR_SIGNATURE, "%s: the signature has %d parameter%s, the module's kernel has %s%d; give a type for each",
+      kernel->name, kernel->count, kernel->count == 1 ? "" : "s", count > kernel->count ? "at least " : "", count);
 }
 
 /* Compares the parameters with the table that a shared object exports beside its kernel. */

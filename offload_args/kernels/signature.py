@@ -179,6 +179,14 @@ def _formal(subject: str, name: str, declared: object, end: int, facts: Paramete
     return formal
 
 
+def _for_each(facts: KernelFacts | None) -> str:
+    """Return the remedy for a signature with another number of parameters than the kernel."""
+    declarations = [kind.declaration for kind in (facts.types if facts is not None else None) or ()]
+    if declarations and all(declarations):
+        return f"write [{', '.join(declarations)}]"
+    return "give a type for each: In, Out or InOut[dtype] for a pointer, a dtype of this size for a value"
+
+
 def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | None) -> tuple[Formal, ...]:
     """Return the parameters of a declared signature, checked against the module's facts.
 
@@ -193,7 +201,7 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
     if known is not None and len(known) != len(signature):
         raise SignatureError(
             f"{kernel}: the signature has {len(signature)} {plural('parameter', len(signature))}, the module's kernel "
-            f"{len(known)}: {facts}"
+            f"{len(known)}: {facts}; {_for_each(facts)}"
         )
     types = facts.types if facts is not None and facts.types is not None else ()
     formals: list[Formal] = []

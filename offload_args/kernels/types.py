@@ -22,6 +22,8 @@ _OTHER, _BOOL, _CHARACTER, _SIGNED, _UNSIGNED, _FLOATING, _ENUMERATION = range(7
 _VALUE, _CONST_POINTER, _POINTER, _IN, _OUT, _IN_OUT, _ATOMIC = range(7)
 
 _SPELLED: Final = ("{}", "const {} *", "{} *", "oa::In<{}>", "oa::Out<{}>", "oa::InOut<{}>", "oa::Atomic<{}>")
+_DECLARED: Final = ("{}", "In[{}]", "InOut[{}]", "In[{}]", "Out[{}]", "InOut[{}]", "InOut[{}]")
+_KINDS: Final = {_CHARACTER: "int", _SIGNED: "int", _UNSIGNED: "uint", _FLOATING: "float"}
 _NUMBERS: Final = {
     (_BOOL, 1): "bool", (_CHARACTER, 1): "char",
     (_SIGNED, 1): "signed char", (_SIGNED, 2): "short", (_SIGNED, 4): "int", (_SIGNED, 8): "long long",
@@ -71,6 +73,14 @@ class ParameterType:
     def is_read_only(self) -> bool:
         """Whether the parameter is an array that the kernel only reads."""
         return self.passed in (_CONST_POINTER, _IN)
+
+    @property
+    def declaration(self) -> str:
+        """The parameter's type in a signature, such as "InOut[np.float32]"; "" if no dtype of numbers stands for it."""
+        if (self.number, self.nbytes) not in _NUMBERS:
+            return ""
+        dtype = "np.bool_" if self.number == _BOOL else f"np.{_KINDS[self.number]}{8 * self.nbytes}"
+        return _DECLARED[self.passed].format(dtype)
 
     def suits(self, access: int, dtype: np.dtype[Any] | None) -> bool:
         """Return whether a signature may declare the parameter with this access and dtype; None is any dtype."""

@@ -108,7 +108,7 @@ def _of_stack(
     name: str, A: DevicePtr, anorm: float | NDArray[Any], estimate: Callable[[DevicePtr, float], float]
 ) -> NDArray[np.float64]:
     """Return the estimate of each matrix of a stack; a single norm is used for all matrices."""
-    newest(anorm)
+    newest(anorm, name)
     batch, sizes = A._shape[:-2], np.asarray(anorm, np.float64)
     if sizes.shape not in (batch, ()):
         raise ArgumentError(f"{name}: anorm has shape {sizes.shape}, needs {batch}, as the stack A of shape {A._shape}")
@@ -125,7 +125,7 @@ def _reciprocal(
 
     The steps of `forward` multiply by M, and the steps of `backward` by M^H.
     """
-    newest(anorm)
+    newest(anorm, name)
     size = float(anorm)
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")

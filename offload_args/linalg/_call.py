@@ -20,6 +20,7 @@ from ..errors import (
     ArgumentError,
     CaptureError,
     DTypeError,
+    ForkedError,
     HostPointerError,
     OffloadError,
     StalePointerError,
@@ -147,6 +148,13 @@ class Call:
             else:
                 need_dtype(self.name, operand, value, (first[1]._dtype_code,), f" as {first[0]} has")
             if not value.live:
+                try:
+                    _core.query(value)  # a forked child has another reason
+                except ForkedError as error:
+                    rename(error, "^DevicePtr", self.name)
+                    raise
+                except OffloadError:
+                    pass
                 raise StalePointerError(f"{self.name}: {operand} belongs to a region that has ended; call it inside")
             if first[1]._device != value._device:
                 raise WrongDeviceError(

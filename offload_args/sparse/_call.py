@@ -82,7 +82,7 @@ def run(
     kernels = kernels_of(function, chosen.number)
     if check:  # before SciPy converts A
         check_indices(function, A, arrays)
-    with lent(function, cast(A, dtype), False, LentMatrix, device=chosen) as matrix:
+    with lent(function, cast(function, A, dtype), False, LentMatrix, device=chosen) as matrix:
         call = Call(function, chosen, **{name: copied(array, dtype)})
         (y,), _ = call.run(lambda dx, dy: work(kernels, matrix, dx, dy), Spec(shape, dtype), whole=True)
     return y

@@ -39,7 +39,7 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
     names = ("row", "col") if A.format == "coo" else ("indices", "indptr")
     arrays = {name: np.asarray(getattr(A, name)) for name in ("data", *names)}
     for name in names:
-        newest(arrays[name])
+        newest(arrays[name], function)
     if arrays["data"].dtype not in _VALUES:
         raise DTypeError(
             f"{function}: A.data needs float32, float64, complex64 or complex128, got {arrays['data'].dtype}; pass "
@@ -59,10 +59,10 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def cast(A: Any, dtype: np.dtype[Any]) -> Any:
+def cast(function: str, A: Any, dtype: np.dtype[Any]) -> Any:
     """Return a sparse matrix with values of a dtype: A itself, or a new matrix of A's newest values."""
     if A.data.dtype != dtype:
-        newest(A.data)
+        newest(A.data, function)
     return A.astype(dtype, copy=False)
 
 

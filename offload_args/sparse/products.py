@@ -139,7 +139,7 @@ def _of_scipy(function: str, A: Any, x: Any, alpha: complex, check: bool, device
     index = kernels_of(function, chosen.number).index_of_products(
         wide, max(*A.shape, *x.shape, len(indices), len(indices_x))
     )
-    left, right = cast(A, dtype), cast(x, dtype)
+    left, right = cast(function, A, dtype), cast(function, x, dtype)
     with lent(function, left, False, LentMatrix, index, device=chosen) as dA:
         with lent(function, right, False, LentMatrix, index, device=chosen) as dx:
             result = _of_lent(function, dA, dx, alpha, None).to_host()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,17 @@ from offload_args import (
     In,
     Out,
     Scratch,
+    _core,
+    _explain,
     blas,
     call,
     cblas,
+    cublas,
     fft,
     lapack,
+    lapacke,
     offload_args,
+    rocblas,
     sparse,
     testing,
     update,
@@ -401,3 +407,65 @@ def test_a_call_without_an_output_or_a_function_is_told_the_form(device: str) ->
     with offload_args(x, device=device) as (dx,):
         with pytest.raises(ArgumentTypeError, match=r"got DevicePtr; to_host\(\) reads a pointer"):
             update(dx)  # type: ignore[arg-type]
+
+
+def test_letters_in_the_place_of_a_vendors_constants_name_the_constants(device: str) -> None:
+    with offload_args(np.eye(3), np.ones(3), np.ones(3), device=device) as (dA, dx, dy):
+        for order, trans, words in (
+            ("R", "T", "order needs a constant of cblas, RowMajor or ColMajor, got the str 'R'; write cblas.RowMajor"),
+            (cblas.RowMajor, "T", "NoTrans, Trans or ConjTrans, got the str 'T'; write cblas.Trans"),
+            (cblas.RowMajor, "conjtrans", "got the str 'conjtrans'; write cblas.ConjTrans"),
+            (cblas.RowMajor, None, "NoTrans, Trans or ConjTrans, got None"),
+            (cblas.RowMajor, "x", "NoTrans, Trans or ConjTrans, got the str 'x'"),
+        ):
+            with pytest.raises(ArgumentTypeError, match=f"{re.escape(words)}$"):
+                cblas.dgemv(order, trans, 3, 3, 1.0, dA, 3, dx, 1, 0.0, dy, 1)  # type: ignore[arg-type]
+        for function, words in (
+            (cublas.dgemv, "trans needs a constant of cublas, OP_N, OP_T or OP_C, got the str 'T'; write cublas.OP_T"),
+            (rocblas.dgemv, "got the str 'T'; write rocblas.operation_transpose"),
+        ):
+            with pytest.raises(ArgumentTypeError, match=f"{re.escape(words)}$"):
+                function("T", 3, 3, 1.0, dA, 3, dx, 1, 0.0, dy, 1)  # type: ignore[arg-type]
+
+
+def test_every_constant_of_a_routine_is_told_for_a_string() -> None:
+    for library in (cblas, cublas, rocblas, lapacke):
+        for name in dir(library):
+            record = _core.record(library.__name__.rpartition(".")[2], name) if name[0].islower() else ()
+            for kind, parameter, *_ in record:
+                if kind == "enum":
+                    names = _explain._constants(f"{library.__name__.rpartition('.')[2]}.{name}", parameter)
+                    constants = re.findall(r"\w{3,}", names)
+                    assert constants and all(hasattr(library, constant) for constant in constants), (name, parameter)
+
+
+def test_values_of_another_kind_or_shape_name_a_conversion_that_works(device: str) -> None:
+    values: Any
+    with offload_args(np.zeros((2, 3)), np.zeros(3, np.int32), device=device) as (dx, dn):
+        for values, remedy in (
+            (np.ones(6), r"pass values\.reshape\(\(2, 3\)\)"),
+            (np.ones(2), r"pass values\[:, None\]"),
+            (np.ones((4, 3)), r"pass values\[:2, :3\]"),
+            (np.ones((2, 3), np.int32), r"np\.asarray\(values, dtype=np\.float64\)"),
+            (np.ones((2, 3), complex), r"np\.asarray\(values\.real, dtype=np\.float64\)"),
+            (["1", "2", "3"], r"np\.asarray\(values, dtype=np\.float64\)"),
+        ):
+            dx.fill(0)
+            with pytest.raises((ArgumentError, DTypeError), match=remedy) as raised:
+                dx.assign(values)
+            text = re.search(remedy, str(raised.value))
+            assert text is not None
+            dx.assign(eval(text[0].removeprefix("pass "), {"np": np, "values": values}))
+            assert dx.to_host().all()
+        with pytest.raises(ArgumentError, match=r"a slice takes them: dx\[:1, :2\]\.assign\(values\)$"):
+            dx.assign(np.ones((1, 2)))
+        with pytest.raises(ArgumentError, match=r"; pass a number, or values of that shape$"):
+            dx.assign(np.ones((1, 7)))
+        with pytest.raises(DTypeError, match=r"fill: value needs float64, got 'a'; pass a number, such as 2\.5$"):
+            dx.fill("a")
+        with pytest.raises(DTypeError, match=r"fill: value needs float64, got None; pass a number, such as 2\.5$"):
+            dx.fill(None)
+        with pytest.raises(DTypeError, match=r"got 'a'; pass a number, such as 2, or an array of np\.int32$"):
+            dn.assign("a")
+        with pytest.raises(ArgumentError, match=r"fill: value needs one number, got \[1, 2\]; use assign\(values\)$"):
+            dx.fill([1, 2])

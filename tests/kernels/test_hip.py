@@ -140,8 +140,12 @@ def test_a_signature_is_compared_with_the_metadata_in_c_too(hip: str) -> None:
     module = Module.load(hip_module())
     module._loaded._image = dataclasses.replace(module._loaded.image, kernels={}, whole=False)
     wrong: dict[tuple[Any, ...], str] = {
-        (InOut[np.float32],): "the signature has 1 parameter, the module's kernel has at least 2",
-        (InOut[np.float32], np.int32, np.int32): "the signature has 3 parameters, the module's kernel has 2",
+        (InOut[np.float32],): "has 1 parameter, the module's kernel has at least 2; give a type for each$",
+        (
+            InOut[np.float32],
+            np.int32,
+            np.int32,
+        ): "has 3 parameters, the module's kernel has 2; give a type for each$",
         (
             InOut[np.float32],
             np.int64,

@@ -96,6 +96,11 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
             r"<elementwise 'y = nothing\(x\)'>:3: elementwise: the name nothing: nothing has it: "
             "before the kernel, define a function nothing that begins with @kernel.function",
         ),
+        (
+            "y = x + z",
+            {},
+            r"the name z: nothing has it: add a parameter, z=In\[np\.float32\] for an array or z=np\.float32 for a",
+        ),
         ("y = heaviside(x, 1)", {}, r"kernels do not have this function: write \(x > 0\) \+ h \* \(x == 0\)"),
         ("y = gamma(x)", {}, r"kernels do not have this function: compute its values on the host, as scipy\.special"),
         ("z = x", {}, "does not use the parameter y"),
@@ -230,6 +235,11 @@ def test_a_sum_of_nothing_is_0_and_a_least_element_of_nothing_is_refused() -> No
 @pytest.mark.parametrize(
     ("operation", "options", "words"),
     [
+        (
+            "sum(x * x)",
+            {"x": np.float32},
+            r"got .sum\(x \* x\).; the formula is an argument of its own: kernels\.reduce\(.sum., .x \* x., \.\.\.\)$",
+        ),
         ("mean", {"x": np.float32}, "operation needs one of sum, prod, min, max, argmin, argmax; got 'mean'"),
         ("sum", {}, "needs the dtype of each array"),
         (

@@ -82,6 +82,24 @@ def test_a_signature_with_other_types_than_the_source_is_refused(device: str, ca
 
 
 @pytest.mark.promise("T65")
+def test_a_signature_of_another_length_names_the_types_of_the_source(device: str) -> None:
+    source = """
+    #include <offload_args/kernel.h>
+    OA_KERNEL(put, const float *x, oa::InOut<double> y, unsigned char n, bool b, long long m) {
+      for (auto element : y.mine(oa::Linear1D(m), here)) *element += n + b + x[0];
+    }"""
+    with pytest.raises(errors.SignatureError, match=r"has 1 parameter, the module's kernel 5: ") as raised:
+        Kernel.compile(source, "put", [In[np.float32]], device=device)
+    remedy = str(raised.value).rpartition("; write ")[2]
+    assert remedy == "[In[np.float32], InOut[np.float64], np.uint8, np.bool_, np.int64]"
+    Kernel.compile(source, "put", eval(remedy), device=device)
+    with pytest.raises(
+        errors.SignatureError, match=r"kernel 8: .* give a type for each: In, Out or InOut\[dtype\] for"
+    ):
+        Kernel.compile(SOURCE, "mixed", MIXED[:1], device=device)
+
+
+@pytest.mark.promise("T65")
 def test_arguments_in_another_order_are_refused(device: str) -> None:
     with pytest.raises(errors.SignatureError, match="argument 1 .* the source has oa::In<float>"):
         Kernel.compile(SOURCE, "mixed", [MIXED[1], MIXED[0], *MIXED[2:]], device=device)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from helpers.arrays import ramp
 from helpers.processes import python
-from offload_args import Device, blas, linalg, offload_args, trace, update
+from offload_args import Device, blas, linalg, offload_args, sparse, trace, update
 from offload_args.errors import ForkedError
 
 SHOWN_LATE = """
@@ -105,10 +106,12 @@ def test_a_forked_child_has_its_arrays_back_and_a_clear_error(device: str) -> No
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_the_error_in_a_forked_child_names_the_function(device: str) -> None:
-    x, target = ramp(8), Device(device)
+    x, target, A = ramp(8), Device(device), csr_array(np.eye(8, dtype=np.float32))
     region = offload_args(x, device=target)
-    with region as (dx,):
+    with region as (dx,), sparse.lend(A, device=target) as dA:
+        dsquare = dx[:4].reshape(2, 2)
         calls: dict[str, Callable[[], object]] = {
+            "DevicePtr.assign": lambda: dx.assign(x),
             "DevicePtr.fill": lambda: dx.fill(0),
             "DevicePtr.copy_from": lambda: dx.copy_from(dx),
             "DevicePtr.to_host": dx.to_host,
@@ -117,6 +120,9 @@ def test_the_error_in_a_forked_child_names_the_function(device: str) -> None:
             "update": lambda: update(x),
             "offload_args": lambda: offload_args(np.ones(3), device=target).open(),
             "offload_args.capture": lambda: region.capture().__enter__(),
+            "linalg.inv": lambda: linalg.inv(dsquare),
+            "sparse.lend": lambda: sparse.lend(A, device=target).__enter__(),
+            "sparse.matmul": lambda: sparse.matmul(dA, dx),
             "linalg.solve": lambda: linalg.solve(np.eye(2), np.ones(2), device=target),
             "Device": lambda: Device(device),
             "Device.counters": lambda: target.counters,

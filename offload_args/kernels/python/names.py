@@ -14,7 +14,9 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from ..._syntax import parse
+from ...arguments import Parameter
 from ...display import nearest, shown
+from ...dtypes import spelled
 from ...errors import KernelError, SignatureError
 from . import words
 from .calls import CALLS, OF_REAL_NUMBERS, REMEDIES
@@ -124,8 +126,16 @@ class Names:
             isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
             for call in ast.walk(self.original)
         )
-        how = f"before the kernel, define a function {name} that begins with @kernel.function"
-        return f"nothing has it: {how if is_called else 'define it before the kernel'}{near}"
+        how = "define it before the kernel"
+        if is_called:
+            how = f"before the kernel, define a function {name} that begins with @kernel.function"
+        elif self.written.file.startswith("<elementwise"):  # its function has the parameters as annotations
+            declared = self.function.__annotations__.values()
+            kind = spelled(next(parameter.dtype for parameter in declared if isinstance(parameter, Parameter)).name)
+            how = f"add a parameter, {name}=In[{kind}] for an array or {name}={kind} for a number, or define it before"
+        elif self.written.file.startswith("<reduce"):
+            how = f"add a parameter, such as {name}=np.float64, or define it before"
+        return f"nothing has it: {how}{near}"
 
     def constant(self, node: ast.expr, value: Any) -> ast.expr:
         """Return the name of a constant with this value, which is fixed from now on."""

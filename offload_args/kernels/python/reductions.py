@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -447,6 +448,9 @@ def reduce(
             remedy = "; for a mean, divide the sum by x.size"
         else:
             remedy = f"; write {name!r}" if name in known else ""
+            call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name) if isinstance(name, str) else None
+            if call and call[1] in known:
+                remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {call[2]!r}, ...)"
         raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
     if axis not in (None, 0, 1, -1, -2):
         remedy = ", which reduces all elements of an array of any shape"
