@@ -175,6 +175,8 @@ class PointerInfo(NamedTuple):
     lacking: int
     in_parts: bool
     host_writes: bool
+    packed: bool
+    shared: bool
 
 class TraceEvent(NamedTuple):
     kind: int

@@ -38,7 +38,7 @@ OA_ENDS_WITH(oa_device_info, coherent);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
 OA_ENDS_WITH(oa_launch, waits);
-OA_ENDS_WITH(oa_pointer_info, host_writes);
+OA_ENDS_WITH(oa_pointer_info, shared);
 OA_ENDS_WITH(oa_pointer_layout, inc);
 OA_ENDS_WITH(oa_region_options, names);
 OA_ENDS_WITH(oa_residency, demoted);

@@ -147,7 +147,9 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
                           .captured = slot->region->capture != NULL,
                           .in_parts = is_written_in_parts(slot),
                           .lacking = lacking(slot),
-                          .host_writes = host_writes(mapping)};
+                          .host_writes = host_writes(mapping),
+                          .packed = mapping && oa_slot_view(slot)->shape,
+                          .shared = mapping && mapping->serial != slot->region->serial};
   oa_unlock();
   oa_sized_write(info, &now);
   return OA_OK;

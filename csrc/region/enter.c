@@ -572,13 +572,19 @@ static int find_streams(oa_region_state *region, const oa_region_options *option
   return status;
 }
 
-/* Guards the arrays. A region around this one may have brought their bytes to the device already. */
-static int guard_arrays(const oa_lent_array *lent, int count, const oa_region_options *options) {
+/* Guards the arrays. A region around this one may have brought their bytes to the device already. Frees the lock and
+ * takes it again while another thread moves bytes, because it touches the pages that are closed here. */
+static int guard_arrays(const oa_region_state *region, const oa_lent_array *lent, int count,
+                        const oa_region_options *options) {
   for (int i = 0; i < count; i++) {
     oa_mapping *mapping = lent[i].mapping;
     if (!mapping) continue;
+    const oa_wait wait = {"oa_region_enter", oa_wait_needs_mover, mapping};
+    int status = OA_OK;
+    while (mapping->moving && mapping->maker != region && !status) status = oa_wait_for(&wait);
     const char *name = options->names ? options->names[lent[i].array - lent[0].array] : NULL;
-    const int status = oa_guard_begin(mapping, lent[i].view, name, options->place, lent[i].array->flags & OA_READ_ONLY);
+    if (!status)
+      status = oa_guard_begin(mapping, lent[i].view, name, options->place, lent[i].array->flags & OA_READ_ONLY);
     if (status) return status;
     if (!mapping->guard || oa_host_writes(mapping->at.low, mapping->at.high)) continue;
     for (int g = 0; g < mapping->group_count; g++)
@@ -605,7 +611,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
   const int noted = note_allocations(region);
   region->entered = region->stream->ticket;
   if (status || (status = noted)) return status;
-  if (options->guard || oa_guard_everywhere()) status = guard_arrays(lent, count, options);
+  if (options->guard || oa_guard_everywhere()) status = guard_arrays(region, lent, count, options);
   return status ? status : make_slots(region, lent, count);
 }
 

@@ -1,5 +1,6 @@
 /* Guarded arrays: a touch by the host is reported, once for each time that the device became newer. */
 #include "one_device.h"
+#include "region/mapping.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -130,6 +131,35 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   check_empty();
 }
 
+static void *update(void *array) {
+  CHECK_OK(oa_update_from(array, -1));
+  return NULL;
+}
+
+static void an_array_is_lent_again_while_an_update_brings_it_down(void) {
+  oa_array first, second, same;
+  oa_region *region = lend(&first);
+  const int before = touches;
+  pthread_t thread;
+  CHECK_OK(fill(first.handle, 7));
+  same = first;
+  CHECK_OK(oa_sim_configure(device, 0, 0, 20000)); /* each copy takes 20 ms */
+  CHECK(!pthread_create(&thread, NULL, update, &same));
+  for (bool moves = false; !moves; usleep(100)) {
+    oa_lock();
+    for (const oa_mapping *m = oa_mappings; m; m = m->next) moves |= m->moving;
+    oa_unlock();
+  }
+  oa_region *inner = lend(&second);
+  CHECK(!pthread_join(thread, NULL));
+  CHECK_OK(oa_sim_configure(device, 0, 0, 0));
+  CHECK(touches == before && x[N / 2] == 7);
+  leave(inner);
+  leave(region);
+  for (int i = 0; i < N; i++) x[i] = 1;
+  check_empty();
+}
+
 /* Touches a guarded array in a child process. Returns the child's exit status, or its signal as a negative number. */
 static int end_by_a_touch(bool handled, bool on_a_thread) {
   const pid_t child = fork();
@@ -159,6 +189,7 @@ int main(void) {
   a_touch_is_reported_once_and_the_program_goes_on();
   a_write_is_reported_while_the_device_only_reads();
   a_report_names_the_array_that_was_touched_when_its_region_has_ended();
+  an_array_is_lent_again_while_an_update_brings_it_down();
   free(x);
   return failures();
 }

@@ -97,6 +97,8 @@ static const Field pointer_info[] = {
     FIELD(oa_pointer_info, lacking, "at most so many bytes may go up in parts, under other calls"),
     POINTER(in_parts, "calls may overwrite parts of it, and nothing goes up"),
     POINTER(host_writes, "an update lets the host write its array"),
+    POINTER(packed, "the device has its array in C order without gaps"),
+    POINTER(shared, "another region lent its bytes before"),
 };
 
 #define EVENT(member, doc) FIELD(oa_trace_event, member, doc)

@@ -407,21 +407,27 @@ static PyObject *packed_strides(const oa_array *array) {
   return tuple_of(array->ndim, strides);
 }
 
+/* Returns whether a region around this one lends the array's bytes to the device, and has warned of them. */
+static int is_lent_before(const oa_array *array) {
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  return oa_pointer_query(array->handle, &info) == OA_OK && info.shared;
+}
+
 /* Warns of an array that is packed for the copy. Returns 0, or -1 with an exception. */
 static int warn_packed(const Region *self, const oa_array *array, const Held *held, Py_ssize_t position) {
+  const int is_unaligned = held->unaligned && held->low < held->high;
+  if ((!is_unaligned && !array->packed) || is_lent_before(array)) return 0;
   if (self->of_kernel && is_strided(array->ndim, array->shape, array->strides, oa_itemsize(array->dtype))) return 0;
-  if (held->unaligned && held->low < held->high)
+  if (is_unaligned)
     return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
                             "offload_args: argument %zd is not aligned to its items of %lld bytes: it is packed into "
                             "aligned memory on its way; lend an aligned copy, such as x.copy(), to avoid that",
                             position, (long long)oa_itemsize(array->dtype));
-  if (array->packed)
-    return PyErr_WarnFormat(
-        python.packed_warning, self->stacklevel,
-        "offload_args: argument %zd has strides that a copy can't keep: it is packed on its way; to avoid "
-        "that, lend a contiguous array%s",
-        position, array->ndim == 1 ? ", or the whole array and slice its pointer, such as dx[::2]" : "");
-  return 0;
+  return PyErr_WarnFormat(
+      python.packed_warning, self->stacklevel,
+      "offload_args: argument %zd has strides that a copy can't keep: it is packed on its way; to avoid "
+      "that, lend a contiguous array%s",
+      position, array->ndim == 1 ? ", or the whole array and slice its pointer, such as dx[::2]" : "");
 }
 
 /* Returns the tuple that `as` binds, after warnings of packed arrays; NULL with an exception. */

@@ -66,7 +66,10 @@ _OF_A_LENT_ARRAY: Final = re.compile(r"^(offload_args: argument \d|DevicePtr\.co
 
 
 class Tile(NamedTuple):
-    """A part of an array: rows from `top` to before `bottom`, and columns from `left` to before `right`."""
+    """A part of an array: rows from `top` to before `bottom`, and columns from `left` to before `right`.
+
+    An array of one dimension is a column.
+    """
 
     name: str
     top: int
@@ -79,8 +82,15 @@ class Tile(NamedTuple):
         return self.bottom - self.top, self.right - self.left
 
     def of(self, array: NDArray[Any]) -> NDArray[Any]:
-        part: NDArray[Any] = array[self.top : self.bottom, self.left : self.right]
+        part: NDArray[Any] = array[self.top : self.bottom, self._columns(array)]
         return part
+
+    def of_pointer(self, pointer: DevicePtr) -> DevicePtr:
+        """Return the part of an array's pointer."""
+        return pointer[self.top : self.bottom, self._columns(pointer)]
+
+    def _columns(self, array: NDArray[Any] | DevicePtr) -> slice | None:
+        return None if array.ndim == 1 else slice(self.left, self.right)
 
 
 class Step(NamedTuple):
@@ -168,8 +178,11 @@ def span(array: NDArray[Any]) -> int:
 
 
 def order_of(array: NDArray[Any]) -> str:
-    """Return the order of a matrix: "F" if its columns are closer together in memory than its rows, else "C"."""
-    return "F" if abs(array.strides[0]) < abs(array.strides[1]) else "C"
+    """Return the order of a matrix: "F" if its columns are closer together in memory than its rows, else "C".
+
+    An array of one dimension is a column, in C order.
+    """
+    return "F" if array.ndim > 1 and abs(array.strides[0]) < abs(array.strides[1]) else "C"
 
 
 # -- order of the work -------------------------------------------------------------------------------------------------
@@ -538,6 +551,8 @@ class _Cache:
 def _is_packed(array: NDArray[Any]) -> bool:
     """Return whether a device packs an array, which has no leading dimension. No part of it can then be lent."""
     (extents, strides), flags = (array.shape, array.strides), array.flags
+    if array.ndim == 1:
+        return not flags.c_contiguous
     return not (flags.c_contiguous or flags.f_contiguous) and not any(
         strides[i] == array.itemsize and (strides[1 - i] >= extents[i] * array.itemsize or extents[1 - i] == 1)
         for i in (0, 1)
@@ -553,7 +568,7 @@ def _lent_again(array: NDArray[Any], tile: Tile, access: Access, device: Device)
 
 def _of_tile(array: NDArray[Any], tile: Tile, pointer: DevicePtr) -> DevicePtr:
     """Return the pointer to a tile, from the pointer of _lent_again."""
-    return pointer[tile.top : tile.bottom, tile.left : tile.right] if _is_packed(array) else pointer
+    return tile.of_pointer(pointer) if _is_packed(array) else pointer
 
 
 def _read_triangle(pointer: DevicePtr, part: NDArray[Any], *, is_upper: bool) -> None:
@@ -826,7 +841,7 @@ def compute(
 
     def part_of(number: int) -> str:
         tile = tasks[number].tile
-        m, n = arrays[tile.name].shape
+        m, n = (*arrays[tile.name].shape, 1)[:2]
         rows, columns = (
             f"{low}:{high}" if (low, high) != (0, whole) else ":"
             for low, high, whole in ((tile.top, tile.bottom, m), (tile.left, tile.right, n))

@@ -149,15 +149,14 @@ def _run_definite(
     sides = places.sides if places else sides
     rows = cuts(len(A), sides.side)
     tasks: list[Task] = []
-    if B is not None:
-        arrays["B"] = _columns(B)
+    right_sides = 0 if B is None else _columns(B).shape[1]
     if potrf:
-        tasks += _cholesky(name, potrf, rows, uplo, places, arrays["B"].shape[1] if places and solves else 0)
+        tasks += _cholesky(name, potrf, rows, uplo, places, right_sides if places and solves else 0)
     if places and solves:
-        arrays["Y"] = np.array(arrays["B"], order=order_of(arrays["B"]))  # type: ignore[call-overload]
-        tasks += _backward(rows, arrays["B"].shape[1], uplo)
+        arrays["Y"] = np.array(B, order=order_of(B))  # type: ignore[call-overload]
+        tasks += _backward(rows, right_sides, uplo)
     elif B is not None:
-        sizes = rows, cuts(arrays["B"].shape[1], sides.side)
+        sizes = rows, cuts(right_sides, sides.side)
         after = (Tile("A", *rows[-1], *rows[-1]),)  # no later task can find that A is not definite
         for trans in ("C", "N") if uplo == "U" else ("N", "C"):
             tasks += triangular(

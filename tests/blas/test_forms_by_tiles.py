@@ -84,6 +84,19 @@ def test_arrays_that_a_region_has_packed_are_operands(device: Device, name: str,
             assert np.array_equal(arrays[i].base[:, 1::2], around[:, 1::2]), i  # type: ignore[index]
 
 
+@pytest.mark.parametrize("form", [lambda b: np.repeat(b, 3)[::3], lambda b: b[::-1].copy()[::-1]])
+def test_right_sides_of_one_dimension_that_a_region_has_packed(device: Device, form: Callable[..., Matrix]) -> None:
+    values = whole(4)[0]
+    for function, A in ((lapack.posv, FACTOR.T @ FACTOR), (lapack.potrs, FACTOR)):
+        B, expected = form(np.zeros(N)), values.copy()
+        function(A.copy(), expected, devices=[device])
+        with pytest.warns(PerformanceWarning) as warned, offload_args(B, device=device) as (lent,):
+            lent.assign(values)
+            function(A.copy(), B, devices=[device])
+        assert np.array_equal(B, expected)
+        assert len(warned) == 1  # no tile packs the array again
+
+
 def test_a_packed_out_is_refused_before_anything_moves(device: Device) -> None:
     A, C = whole(1), gaps_along_both_axes(whole(2))
     before = C.copy()

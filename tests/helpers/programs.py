@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from helpers.arrays import behind, lend
+from helpers.devices import works_in_place
 from helpers.model import (
     BLAS,
     CONTENTS,
@@ -370,7 +371,7 @@ class Program:
 
     def has_in_place(self, world: World, base: str) -> bool:
         """Return whether a coherent device may have written some of an array that a region still has."""
-        return any(Device(device).coherent for device in self.devices) and any(
+        return any(map(works_in_place, self.devices)) and any(
             pointer.part.base == base for region in world.regions.values() for pointer in region.pointers
         )
 
@@ -697,7 +698,7 @@ class Program:
             return None
         part, values = view(BASES[base], key), (self.fresh(), self.fresh())
         some = view(part, inner)
-        coherent = frozenset(device for device in self.devices if Device(device).coherent)
+        coherent = frozenset(filter(works_in_place, self.devices))
         within = Within(step.call, values[1], coherent)
         text = f"write_and_call(update({base}{key}), {inner or '[...]'!r}, {values}, lambda: {step.text})"
         return Step(text, (lambda world, _: world.copy().write_lent(part, some, values[0], None, within),))

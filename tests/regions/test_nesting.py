@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from offload_args import (
     InOut,
     Out,
     blas,
+    call,
     offload_args,
     testing,
     update,
@@ -24,9 +26,24 @@ from offload_args import (
 from offload_args.errors import (
     DirectionError,
     OffloadError,
+    PerformanceWarning,
     PresentError,
     UnwrittenWarning,
 )
+
+
+@pytest.mark.parametrize("lend", [lambda bytes_: bytes_[8:].view(np.float32)[::-2], lambda b: b[1:-7].view(np.float32)])
+def test_only_the_region_that_packs_an_array_warns_of_it(
+    devices: tuple[str, str], lend: Callable[[Array], Array]
+) -> None:
+    x = lend(np.zeros(72, np.uint8))
+    for device in devices:
+        with pytest.warns(PerformanceWarning, match="packed"), offload_args(In(x), device=device) as (dx,):
+            with warnings.catch_warnings(action="error"), offload_args(x, device=device) as (inner,):
+                assert blas.asum(inner) == call(blas.asum, x, device=device) == 0
+            with pytest.warns(PerformanceWarning, match="packed"):
+                with offload_args(In(x), device=devices[device == devices[0]]) as (other,):
+                    assert blas.asum(other) == blas.asum(dx) == 0
 
 
 def test_rights_only_narrow_inwards(device: str) -> None:

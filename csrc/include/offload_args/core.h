@@ -168,6 +168,8 @@ typedef struct oa_pointer_info {
   int64_t lacking;
   int in_parts;    /* 1 if a call may overwrite a part of the pointer's array, and nothing goes up for the rest */
   int host_writes; /* 1 if an oa_update lets the host write the array: it goes up for every call that reads it */
+  int packed;      /* 1 if the device has the lent array packed: in C order, without gaps */
+  int shared;      /* 1 if another region lent the array's bytes to the device before the pointer's region did */
 } oa_pointer_info;
 
 /* The layout of a pointer's array on the device. The shape alone does not determine the order: the transpose of a

@@ -51,7 +51,7 @@ class Entering(Contents):
         bases = frozenset(a.part.base for a in arguments if a.part is self.bases.get(a.part.base))
         ordered = [pointers[i] for i in range(len(arguments))]
         self.regions[number] = Region(device, self.thread, ordered, bases)
-        return Outcome(warnings=("PerformanceWarning",) * sum(pointer.mapping.packed for pointer in ordered))
+        return Outcome(warnings=("PerformanceWarning",) * sum(pointers[i].mapping.packed for i in fresh))
 
     def _present(self, device: str, argument: Argument) -> Mapping | None:
         """Return the mapping that already has an argument."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from helpers.model.contents import Contents
 from helpers.model.outcomes import Outcome, Unspecified
 from helpers.model.parts import Part
-from helpers.model.present import Group, Mapping
+from helpers.model.present import Group, Mapping, Pointer
 
 End = Literal["well", "discard", "keep"]
+
+LEAST_RESIDENT: Final = 128 << 10  # bytes of an array whose pages residency watches; smaller ones are sent each time
 
 
 class Leaving(Contents):
@@ -24,6 +26,8 @@ class Leaving(Contents):
         copied: False if the results could not come down; then all of them are lost.
         """
         region = self.regions[number]
+        if end == "well" and any(map(self._may_be_all_there, region.pointers)):
+            raise Unspecified
         mappings = list(dict.fromkeys(pointer.mapping for pointer in region.pointers))
         fates = [(m, g, self._fate(number, end, m, g)) for m in mappings for g in m.groups if not m.scratch]
         told_invalid = False
@@ -59,6 +63,16 @@ class Leaving(Contents):
         if told_invalid:
             return Outcome(errors=frozenset({"InvalidDataError"}))
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
+
+    def _may_be_all_there(self, pointer: Pointer) -> bool:
+        """Return whether the unwritten part of an Out went up before calls wrote a part, if the array is resident.
+
+        The array is also lent in another way then, and no warning says that a part of the Out is missing.
+        """
+        group = pointer.group
+        if not (pointer.owed and group.goes_up and group.parts and pointer.part.elements & ~group.parts):
+            return False
+        return self.hosts[pointer.mapping.base].nbytes >= LEAST_RESIDENT
 
     def _bring_written_down(self, mapping: Mapping, group: Group, part: Part) -> None:
         index = part.index[group.wrote(part)] if group.parts else part.index
