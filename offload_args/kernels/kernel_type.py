@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
@@ -31,6 +31,7 @@ from .debug import OPTION, has_bounds, launch_with_record, record_kernel
 from .facts import KernelFacts
 from .loaded import Loaded, Source
 from .partitions import Geometry, check, default_threads
+from .pickled import pickled
 from .shared_memory import Shared
 from .signature import Formal, formals_of
 from .values import filled, kind, whole
@@ -66,6 +67,26 @@ class Shape(NamedTuple):
     ordered: bool = False  #: whether that argument also has to have the same order, C or Fortran
 
 
+def _compiled_again(
+    source: str,
+    name: str,
+    signature: Sequence[object],
+    options: Sequence[str],
+    device: Device | str | None,
+    target: str | None,
+    debug: bool | None,
+) -> Kernel:
+    return Kernel.compile(source, name, signature, options=options, device=device, target=target, debug=debug)
+
+
+def _loaded_again(data: bytes, module: str, name: str, *signature: object) -> Any:
+    """Return a kernel of a module, or the module if the name is ""."""
+    from .module import Module
+
+    again = Module.load(data, name=module)
+    return again.kernel(name, *signature) if name else again
+
+
 _SHAPE: Final = ("grid", "block", "shared_bytes", "stream", "cooperative", "cluster")
 
 
@@ -96,7 +117,18 @@ class Kernel(_core.Kernel):
     See also: Module, launch, offload; docs/guide/kernels.md.
     """
 
-    __slots__ = ("_always_checked", "_checked", "_compiled", "_formals", "_infos", "_loaded", "_passed", "facts")
+    __slots__ = (
+        "_always_checked",
+        "_checked",
+        "_compiled",
+        "_declared",
+        "_formals",
+        "_infos",
+        "_loaded",
+        "_origin",
+        "_passed",
+        "facts",
+    )
 
     facts: KernelFacts | None  #: the module's facts about the kernel, or None if it has none
     _formals: tuple[Formal, ...]
@@ -106,6 +138,8 @@ class Kernel(_core.Kernel):
     _infos: dict[int, KernelInfo]
     _checked: tuple[Kernel, Kernel] | None  #: kernels that check each access: one for the CPU, one for GPUs
     _always_checked: bool  #: whether launches on GPUs check accesses, too
+    _declared: tuple[object, ...]  #: the signature, as it was passed
+    _origin: tuple[Any, ...]  #: the arguments of _compiled_again; () for other kernels
 
     def __new__(
         cls,
@@ -127,6 +161,7 @@ class Kernel(_core.Kernel):
         self._passed = tuple(formal.name for formal in formals)
         self._loaded = self._compiled = loaded
         self._checked, self._always_checked = None, False
+        self._declared, self._origin = tuple(signature), ()
         return self
 
     @classmethod
@@ -191,6 +226,7 @@ class Kernel(_core.Kernel):
             kernel._checked, kernel._always_checked = (with_record[0], with_record[1]), bool(debug)
             plain.checked, plain.always_checked = checked, bool(debug)
         kernel._compiled = used
+        kernel._origin = (source, name, kernel._declared, tuple(options), device, target, debug)
         return kernel
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -254,11 +290,16 @@ class Kernel(_core.Kernel):
             self._load(number)
         return self._infos[number]
 
-    def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError(
-            f"{self.name}: a kernel can't be copied or pickled; put it and the function that uses it in a module that "
-            "each process imports, or make it within this function"
-        )
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        if self._origin:
+            return pickled(_compiled_again, *self._origin)
+        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, self.name, *self._declared)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __repr__(self) -> str:
         return f"Kernel({self.name}({', '.join(self.signature)}), from {self._loaded.name})"

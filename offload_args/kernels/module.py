@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from typing import Any, final, overload
 
 from .._signatures import telling
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
-from .kernel_type import Kernel
+from .kernel_type import Kernel, _loaded_again
 from .loaded import Loaded
+from .pickled import pickled
 from .undeclared import UndeclaredKernel
 from .variables import Variables
 
@@ -127,6 +129,9 @@ class Module(Variables):
         if facts is None or facts.parameters is None:
             raise SignatureError(f"{name}: {self.name} says nothing of its parameters; declare them all")
         return UndeclaredKernel(self._loaded, facts)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, "")
 
     def __repr__(self) -> str:
         lines = [f"Module({self.name}: {self.format} for {self.target})"]

@@ -5,7 +5,7 @@ The arguments of each call determine the types, and the module must not contradi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -15,8 +15,9 @@ from ..arguments import In, InOut, Out, Scratch
 from ..errors import ArgumentTypeError
 from ..pointers import DevicePtr
 from .facts import KernelFacts
-from .kernel_type import Kernel
+from .kernel_type import Kernel, _loaded_again
 from .loaded import Loaded
+from .pickled import pickled
 
 __all__ = ["UndeclaredKernel"]
 
@@ -67,6 +68,9 @@ class UndeclaredKernel:
 
     def __getitem__(self, key: object) -> UndeclaredLauncher:
         return UndeclaredLauncher(self, key)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, self.name)
 
     def __repr__(self) -> str:
         return f"UndeclaredKernel({self.facts}, from {self._loaded.image.name})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -202,12 +200,6 @@ def test_a_wrong_argument_is_refused_before_anything_moves(vadd: Kernel, device:
             assert (after.copies_up, after.calls) == (before.copies_up, before.calls)
             dc.fill(7)
     np.testing.assert_array_equal(c, 7)
-
-
-@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_kernel_is_neither_copied_nor_pickled(vadd: Kernel, make: Callable[[object], object]) -> None:
-    with pytest.raises(errors.ArgumentTypeError, match="^vadd: a kernel can't be .* in a module that each process i"):
-        make(vadd)
 
 
 def test_a_pointer_of_a_region_that_ended_is_stale(vadd: Kernel, device: str) -> None:

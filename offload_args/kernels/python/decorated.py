@@ -27,6 +27,7 @@ from ..compilers import VENDORS, Target, named_target, target_of
 from ..dependencies import processor
 from ..kernel_type import Kernel, Shape
 from ..loaded import Loaded
+from ..pickled import pickled
 from .definitions import OWN
 
 if TYPE_CHECKING:
@@ -186,6 +187,10 @@ class PythonKernel(Kernel):
         )
         instance._written, instance._source, instance._shapes = written, source, shapes
         return instance
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        debug = False if self._checked is None else self._always_checked or None
+        return pickled(PythonKernel._of, self._written, debug)
 
     def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.

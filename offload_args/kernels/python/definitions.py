@@ -6,10 +6,11 @@ import ast
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from ...errors import KernelError
 from ..partitions import Partition
 
 __all__ = ["FIRST_SHARED", "OWN", "Array", "Function", "SharedArray", "Written"]
@@ -53,6 +54,28 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} of kernels>"
+
+    def __reduce__(self) -> tuple[Callable[..., Function], tuple[Written, str | None]]:
+        return _function_again, (self.written, self.__doc__)
+
+    def __copy__(self) -> Function:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Function:
+        return self
+
+
+def _function_again(written: Written, doc: str | None) -> Function:
+    """Return a function that came by pickle: kernels can call it, and Python can't, because only its tree came."""
+
+    def function(*_: Any) -> NoReturn:
+        raise KernelError(
+            f"{written.file}:{written.line}: {written.name}: the function came by pickle, for kernels only: import its "
+            "module, to call it in Python"
+        )
+
+    function.__name__, function.__doc__ = written.name, doc
+    return Function(function, lambda _: written)
 
 
 @dataclass

@@ -8,10 +8,11 @@ threads read neighbouring elements: a thread's elements are `step` apart, and up
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
 from ..partitions import Linear1D
+from ..pickled import pickled
 from .calls import whole
 from .decorated import PythonKernel
 from .definitions import OWN
@@ -113,6 +115,11 @@ class Reduction:
         places = [np.dtype(np.int64)] if operation in _PLACES else []
         self._between = [self._value, *places]  # memory that a launch leaves for the next one
         self._kernels: dict[tuple[bool, bool], PythonKernel] = {}
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        kernels = {key: self._kernel(*key) for key in itertools.product((False, True), repeat=2)}
+        facts = self.operation, self.formula, self.axis, self.parameters, self._declared, self._is_promoted
+        return pickled(_made_again, kernels, *facts)
 
     def __repr__(self) -> str:
         axis = "" if self.axis is None else f" along axis {self.axis}"
@@ -407,6 +414,13 @@ def _copied(pointer: DevicePtr[Any]) -> DevicePtr[Any]:
     copied: DevicePtr[Any] = _core.scratch((pointer,), code_of(pointer.dtype), shape, strides)
     copied.copy_from(pointer)
     return copied
+
+
+def _made_again(kernels: dict[tuple[bool, bool], PythonKernel], *facts: Any) -> Reduction:
+    """Return a reduction that came by pickle: its kernels have the values of the formula's other names."""
+    reduction = Reduction(*facts, {})
+    reduction._kernels = kernels
+    return reduction
 
 
 @telling

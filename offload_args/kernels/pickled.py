@@ -1,0 +1,24 @@
+"""Pickles of kernels. They have all that a kernel was made of, so that another process can make it again."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+__all__ = ["pickled"]
+
+_MOST: Final = 256  # kernels that a process keeps
+
+
+def pickled(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+    """Return the result of `__reduce__` for an object that is make(*arguments)."""
+    return _made_again, (pickle.dumps((make, arguments)),)
+
+
+@lru_cache(_MOST)
+def _made_again(state: bytes) -> Any:
+    """Make an object of its pickle, or return it if it was made before: tasks of a worker bring the same pickle."""
+    make, arguments = pickle.loads(state)
+    return make(*arguments)
