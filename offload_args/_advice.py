@@ -53,6 +53,7 @@ _MAKERS: Final = {
     "sparse.LentMatrix": "sparse.lend makes one: write with sparse.lend(A) as dA",
     "testing.Moved": "testing.counting makes one: write with testing.counting(device) as moved",
     "tracing.Summary": "trace makes one: write with trace() as t, and then t.summary",
+    "tracing.Timeline": "trace makes one: write with trace() as t, and then t.timeline",
     "tracing.Trace": "trace makes one: write with trace() as t",
 }
 

@@ -23,14 +23,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .._signatures import telling
-from ..display import listing, missing
+from ..display import listing, nearest, no_name
 
 if TYPE_CHECKING:
     import os
 
     from .recorder import Recording
 
-__all__ = ["record"]
+__all__ = ["Recording", "record"]
 
 
 @telling
@@ -68,5 +68,12 @@ def record(
 
 
 if not TYPE_CHECKING:  # static checkers read all names
-    __getattr__ = missing(__name__, __all__)
+
+    def __getattr__(name):
+        if name == "Recording":
+            from .recorder import Recording
+
+            return Recording
+        raise no_name(__name__, name, nearest(name, __all__))
+
     __dir__ = listing(__all__)

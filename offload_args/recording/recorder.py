@@ -187,7 +187,7 @@ class Recording:
     def start(self) -> None:
         """Begin to record. A recording can begin only once. Raises OSError if the file can't be written.
 
-        See also: recording.recorder.Recording.stop, record; docs/guide/recordings.md.
+        See also: recording.Recording.stop, record; docs/guide/recordings.md.
         """
         global _active
         with _lock:
@@ -207,7 +207,7 @@ class Recording:
     def stop(self) -> None:
         """End the recording, and the file. A second stop has no effect.
 
-        See also: recording.recorder.Recording.start, record; docs/guide/recordings.md.
+        See also: recording.Recording.start, record; docs/guide/recordings.md.
         """
         with _lock:
             if self._leave():
@@ -220,7 +220,7 @@ class Recording:
     def flush(self) -> None:
         """Write all recorded events to the file. They are then safe even if the process is killed.
 
-        See also: recording.recorder.Recording.stop, record; docs/guide/recordings.md.
+        See also: recording.Recording.stop, record; docs/guide/recordings.md.
         """
         with _lock:
             if not self._is_over:

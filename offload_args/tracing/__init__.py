@@ -14,15 +14,20 @@ The modules of this package are only imported when a trace begins:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .._signatures import telling
 from ..display import nearest, no_name
 
 if TYPE_CHECKING:
+    from .picture import Timeline
     from .recording import Trace
+    from .summary import Advice, Event, Summary
 
-__all__ = ["Trace", "trace"]
+__all__ = ["Advice", "Event", "Summary", "Timeline", "Trace", "trace"]
+
+_PLACES = {"Advice": "summary", "Event": "summary", "Summary": "summary", "Timeline": "picture", "Trace": "recording"}
 
 
 @telling
@@ -49,8 +54,6 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | fl
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Trace":
-        from .recording import Trace
-
-        return Trace
+    if name in _PLACES:
+        return getattr(import_module(f".{_PLACES[name]}", __name__), name)
     raise no_name(__name__, name, nearest(name, __all__))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+from .._signatures import telling
 from ..display import plural, rate_text, size_text, time_text
 from .summary import Event
 
@@ -33,6 +34,7 @@ _ALONE = (
 )
 
 
+@telling
 class Timeline:
     """Show the events of a trace over time: a notebook draws it, and `svg` has the picture.
 

@@ -231,7 +231,7 @@ class Trace:
             t.save("trace.svg")
             print(sorted(os.listdir()))  # ['trace.json', 'trace.svg']
 
-        See also: tracing.picture.Timeline, trace; docs/guide/tracing.md.
+        See also: tracing.Timeline, trace; docs/guide/tracing.md.
         """
         from .._operands import need_path
 

@@ -65,15 +65,16 @@ ELSEWHERE = {
     "graphs.Capture": "offload_args.capture",
     "kernels.variables.Variables": "kernels.variables.Variables.variable",
     "kernels.variables.Variables.unload": "kernels.variables.Variables.variable",
-    "recording.recorder.Recording.flush": "recording.recorder.Recording",
-    "recording.recorder.Recording.start": "recording.recorder.Recording",
-    "recording.recorder.Recording.stop": "recording.recorder.Recording",
+    "recording.Recording.flush": "recording.Recording",
+    "recording.Recording.start": "recording.Recording",
+    "recording.Recording.stop": "recording.Recording",
     "regions.Update": "update",
     "scripts.Accelerated": "accelerate",
     "scripts.Report": "accelerate",
-    "tracing.picture.Timeline": "tracing.Trace.save",
-    "tracing.summary.Summary": "tracing.Trace",
+    "tracing.Timeline": "tracing.Trace.save",
+    "tracing.Summary": "tracing.Trace",
 }
+CALLED = ("__call__", "__getitem__")  # operators that a page may name
 NOT_RUN = {
     "Communicator.from_mpi": "mpi4py starts MPI for the whole process",
     "objects.LibraryObject": "it takes a GPU",
@@ -225,11 +226,15 @@ def test_the_examples_of_the_reference_print_the_text_beside_them(
 
 
 def named(name: str) -> Any:
-    """Return the object with a name within the package; fails if there is none."""
+    """Return the object with a name within the package, each part of which is public; fails if there is none."""
+    home, _, rest = name.partition(".")
     thing: Any = offload_args
+    if home not in offload_args.__all__:  # a module that a program imports
+        thing, name = importlib.import_module(f"offload_args.{home}"), rest
     for part in name.split("."):
-        inside = isinstance(thing, types.ModuleType) and not hasattr(thing, part)
-        thing = importlib.import_module(f"{thing.__name__}.{part}") if inside else getattr(thing, part)
+        is_public = part in thing.__all__ if hasattr(thing, "__all__") else part[0] != "_" or part in CALLED
+        assert is_public, f"{name}: {part} is not public"
+        thing = getattr(thing, part)
     return thing
 
 
@@ -249,8 +254,7 @@ def test_a_docstring_names_others_like_it_the_vendors_and_the_guide(name: str) -
     home = name.partition(".")[0]
     assert len(groups) == 1 + (home in VENDORS)  # kernels have no functions of a vendor
     for name_ in ", ".join(groups).split(", "):
-        module, _, function = name_.rpartition(".")
-        assert hasattr(importlib.import_module(f"offload_args.{module}".strip(".")), function), name_
+        assert named(name_)
         assert name_ not in (name, name.removeprefix("kernels."))
     assert all(name.partition(".")[0] in VENDORS[home] for group in groups[1:] for name in group.split(", "))
     assert (ROOT / guide).is_file()
