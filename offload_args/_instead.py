@@ -119,7 +119,32 @@ _ATTRIBUTES: Final = {
     "set": "use assign on a slice, or on all of it",
     "clone": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
     "detach": "it is not needed: the package keeps no gradients",
-    "block_until_ready": "leave the region, or use to_host(): both wait",
+    **dict.fromkeys("block_until_ready synchronize sync wait".split(), "leave the region, or use to_host(): both wait"),
+    **dict.fromkeys("stream queue".split(), "use region.stream of the region that lends the array"),
+    **dict.fromkeys("free release delete close unmap".split(), "the region frees the memory when it ends"),
+    **dict.fromkeys(
+        "gpudata device_ptr device_pointer device_ctypes_pointer handle raw_ptr pointer".split(),
+        "use address, for code outside",
+    ),
+    **dict.fromkeys("get_async host".split(), _FETCHED),
+    **dict.fromkeys("set_async copy_to_device".split(), "use assign for values of the host, copy_from for a pointer"),
+    "copy_": "use copy_from for a pointer, assign for values of the host",
+    "fill_": "use fill",
+    "zero_": "use fill(0)",
+    "element_size": "use dtype.itemsize",
+    **dict.fromkeys("numel nelement length".split(), "use size"),
+    **dict.fromkeys("unsqueeze view_as reshape_as".split(), "use reshape"),
+    **dict.fromkeys("permute t H mH".split(), f"use T; {_TRANSPOSED}"),
+    **dict.fromkeys("is_contiguous contiguous".split(), "strides and ld describe the layout"),
+    **dict.fromkeys("is_cuda is_gpu".split(), "use device.is_gpu"),
+    **dict.fromkeys("alive valid is_valid closed".split(), "use live"),
+    **dict.fromkeys("grad requires_grad backward".split(), "the package keeps no gradients"),
+    **dict.fromkeys(
+        "float double half".split(),
+        'convert the array before it is lent, x = x.astype(dtype), or use kernels.elementwise("y = x", ...)',
+    ),
+    "itemset": "use assign on a slice",
+    **dict.fromkeys("mm mv bmm".split(), "use blas.gemm, or blas.gemv for a vector"),
 }
 
 
@@ -171,13 +196,13 @@ def instead_of(name: str, dtype: str, operands: Sequence[object] = ()) -> str:
 
 def is_known(name: str) -> bool:
     """Return whether arrays of NumPy or of another package have an attribute."""
-    return hasattr(np.ndarray, name) or name in _ATTRIBUTES
+    return hasattr(np.ndarray, name) or any(name in table for table in (_ATTRIBUTES, _ON_DEVICE, _FORMULAS))
 
 
 def instead_of_attribute(name: str, dtype: str) -> str:
     """Return the remedy for an attribute that arrays have and pointers lack."""
     if name in _ATTRIBUTES:
         return _ATTRIBUTES[name]
-    if name in _REDUCTIONS or name in _FORMULAS:
+    if name in _REDUCTIONS or name in _FORMULAS or name in _ON_DEVICE:
         return f"{instead_of(name, dtype)}.{name}(...)"
     return f"to_host().{name} has it, in a NumPy array of the present values"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from . import _core
 from ._signatures import telling
 from .devices import Device, by_number, check_shape, gpu_backend, is_name
-from .display import shown
+from .display import answering, shown
 from .dtypes import as_dtype, c_strides, code_of, converted, of_parameter, refuse_masked
 from .errors import (
     ArgumentError,
@@ -42,6 +42,7 @@ class _Direction(type):
         return Parameter(cls, of_parameter(f"{cls.__name__}[dtype]: dtype", dtype))
 
 
+@answering({name: f"array.{name}" for name in ("shape", "dtype", "size", "nbytes", "ndim", "T")})
 @telling
 class _Declared(metaclass=_Direction):
     """Set the direction in which an array is lent."""
@@ -149,6 +150,11 @@ class InOut(_Declared):
     __slots__ = ()
 
 
+@answering(
+    {
+        **dict.fromkeys(("ndim", "size", "nbytes", "T", "fill", "to_host"), "the pointer of the region, which has it"),
+    }
+)
 @telling
 @final
 class Scratch:
@@ -260,7 +266,9 @@ def resolve(argument: Any, position: int, device: int) -> Any:
             f"y = np.empty({shown(argument)}), and lend {declared}(y); Scratch({shown(argument)}) is memory of the "
             f"device alone"
         )
-    if argument is None or isinstance(argument, (str, bool, int, float, complex)):
+    if argument is None or isinstance(argument, str):
+        raise ArgumentTypeError(f"{subject} is {shown(argument)}, not an array: pass an array, or leave it out")
+    if isinstance(argument, (bool, int, float, complex)):
         raise ArgumentTypeError(f"{subject} is {kind}, not an array: pass np.array(x), or the value to the call itself")
     if isinstance(argument, (list, tuple)) and any(isinstance(part, np.ndarray) for part in argument):
         raise ArgumentTypeError(
@@ -275,8 +283,10 @@ def _array_of(argument: object) -> str:
         return "pass x = np.frombuffer(x, dtype), which has the same memory"
     if isinstance(argument, Iterator):
         return "pass x = np.array(list(x)), and read the results from x"
-    if isinstance(argument, (dict, set, frozenset, FunctionType)):
+    if isinstance(argument, (dict, set, frozenset, BuiltinFunctionType, FunctionType)):
         return "pass an array"
+    if type(argument).__module__.startswith(f"{__package__}.") and hasattr(argument, "__enter__"):
+        return f"it is a block of its own: {argument!r}"
     try:
         memoryview(argument)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):

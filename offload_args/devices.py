@@ -10,13 +10,13 @@ import math
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
 from . import _core
 from ._signatures import telling
-from .display import html_table, no_attribute, plural, shown, size_text
+from .display import answering, html_table, plural, shown, size_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError, SizeOverflowError, remedies
 
 if TYPE_CHECKING:
@@ -31,7 +31,19 @@ _INSTEAD: Final = {
     **dict.fromkeys(("id", "ordinal", "device_id"), "index"),
     **dict.fromkeys(("type", "kind"), "backend"),
     **dict.fromkeys(("empty_cache", "free", "gc"), "trim()"),
-    "use": "offload_args(x, device=...), for one region",
+    **dict.fromkeys(("use", "set", "activate", "make_context"), "offload_args(x, device=...), for one region"),
+    **dict.fromkeys(("stream", "streams", "null_stream"), "region.stream, of a region on this device"),
+    **dict.fromkeys(("total_memory", "mem_total", "memory_total", "mem_get_info"), "memory, which has free and total"),
+    **dict.fromkeys(("memory_stats", "stats", "statistics"), "counters"),
+    **dict.fromkeys(("device_kind", "product_name", "device_name"), "model"),
+    **dict.fromkeys(("platform", "vendor"), "backend"),
+    **dict.fromkeys(("attributes", "properties", "get_attribute"), "model, compute_capability and memory"),
+    **dict.fromkeys(
+        ("multiprocessor_count", "multi_processor_count", "max_threads_per_block", "warp_size"),
+        "kernel.info(device), the limits of a kernel on the device",
+    ),
+    **dict.fromkeys(("reset", "close"), "trim(), which returns free memory to the driver"),
+    **dict.fromkeys(("cuda", "is_cuda"), "is_gpu, or backend"),
 }
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
@@ -41,6 +53,13 @@ _HOST: Final = next(
 )
 
 
+@answering(
+    {
+        **dict.fromkeys(("used", "used_bytes", "allocated"), "total - free, or Device.counters.memory_used"),
+        "available": "free",
+        **dict.fromkeys(("capacity", "size", "limit"), "total"),
+    }
+)
 class Memory(NamedTuple):
     """Give a device's memory in bytes, or zeros if the driver does not report it.
 
@@ -66,6 +85,7 @@ class Residency(_core.ResidencyFields):
         return self.pages_written * 1.3e-6
 
 
+@answering(_INSTEAD)
 @telling
 @final
 class Device:
@@ -260,9 +280,6 @@ class Device:
         See also: Device.keep, Device.trim; docs/guide/residency.md.
         """
         _core.release(_checked("release", array), self.number)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise no_attribute(self, name, _INSTEAD)
 
     def synchronize(self) -> None:
         """Wait for all work on the device, including the work of other code in this process.

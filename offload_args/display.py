@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 __all__ = [
+    "answering",
     "html_table",
     "listing",
     "missing",
@@ -21,6 +22,8 @@ __all__ = [
     "text_table",
     "time_text",
 ]
+
+T = TypeVar("T", bound=type)
 
 _MOST_SHOWN: Final = 200  # characters
 _MOST_ITEMS: Final = 16
@@ -134,9 +137,33 @@ def no_attribute(thing: object, name: str, instead: Mapping[str, str] = MappingP
 
     instead: {a plausible name: its remedy}.
     """
-    public = [known for known in dir(type(thing)) if not known.startswith("_")]
+    if name.startswith("_"):  # dir() looks for __dict__, and would come here again
+        return AttributeError(f"{type(thing).__name__} has no attribute {name!r}", name=name)
+    public = [known for known in dir(thing) if not known.startswith("_")]
     remedy = f"; use {instead[name]}" if name in instead else nearest(name, public)
     return AttributeError(f"{type(thing).__name__} has no attribute {name!r}{remedy}", name=name)
+
+
+def answering(instead: Mapping[str, str] = MappingProxyType({})) -> Callable[[T], T]:
+    """Return a decorator of classes: for an attribute that an object lacks, the error names the remedy.
+
+    instead: {a plausible name, such as one of another package: its remedy}. The decorator sets `__getattr__`, which
+    static checkers must not see, because they would then take every name.
+    """
+
+    def decorated(kind: T) -> T:
+        def refuse(self: object, name: str) -> Any:
+            own = getattr(type(self), name, None)
+            if own is not None and hasattr(
+                own, "__get__"
+            ):  # a property has raised an AttributeError of its own, and raises it again
+                return own.__get__(self, type(self))
+            raise no_attribute(self, name, instead)
+
+        kind.__getattr__ = refuse  # type: ignore[attr-defined]
+        return kind
+
+    return decorated
 
 
 def no_name(module: str, name: str, remedy: str) -> AttributeError | ImportError:

@@ -18,7 +18,7 @@ from ._bodies import fixed_values
 from ._operands import checking, need_path
 from ._signatures import telling
 from .arguments import Scratch
-from .display import plural, shown, size_text
+from .display import answering, plural, shown, size_text
 from .dtypes import converted, copied, spelled
 from .errors import (
     AliasError,
@@ -71,6 +71,15 @@ def _holding(lock: Any) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if _is_child else lock
 
 
+@answering(
+    {
+        **dict.fromkeys(("launch", "run", "execute", "exec"), "replay()"),
+        **dict.fromkeys(("debug_dump", "dump", "plot", "dot", "save", "print"), "draw(file), or print(graph)"),
+        **dict.fromkeys(("kernels", "functions"), "nodes"),
+        **dict.fromkeys(("upload", "instantiate"), "replay(): the first one does so"),
+        **dict.fromkeys(("capture_begin", "capture_end", "begin", "end"), "with region.capture() as g"),
+    }
+)
 class Graph:
     """Run the captured calls of a region again, by one launch.
 
@@ -365,6 +374,12 @@ def _separate(value: Any) -> Any:
     return value
 
 
+@answering(
+    {
+        name: f"the graph after `as`, which has {name}: with region.capture() as g"
+        for name in ("arrays", "calls", "draw", "nbytes", "nodes", "replay", "replays", "update")
+    }
+)
 class Capture:
     """Capture the calls of a region within a block, instead of running them: `with region.capture() as g:`.
 

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, final, overload
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ._core import call
 from ._signatures import telling
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
-from .display import html_table, shown, size_text, text_table
+from .display import answering, html_table, shown, size_text, text_table
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -60,6 +60,19 @@ if TYPE_CHECKING:
     _D = TypeVar("_D", bound=np.generic, default=Any)
     _E = TypeVar("_E", bound=np.generic, default=Any)
     _F = TypeVar("_F", bound=np.generic, default=Any)
+
+_OF_POINTERS: Final = "dtype shape size nbytes device address ld fill assign copy_from to_host live strides".split()
+_INSTEAD: Final = {
+    **{name: f"{name} of a pointer, as in dx.{name}" for name in _OF_POINTERS},
+    **dict.fromkeys(("pointers", "arrays", "array", "args"), "the names after `as`: with offload_args(x) as (dx,)"),
+    **dict.fromkeys(("get", "copy_to_host", "numpy", "cpu", "read"), "to_host() of a pointer, as in dx.to_host()"),
+    **dict.fromkeys(("exit", "leave", "end", "stop", "free", "release", "finish"), "close()"),
+    **dict.fromkeys(("sync", "synchronize", "wait"), "close() or the end of the block, or to_host(): they wait"),
+    **dict.fromkeys(("enter", "begin", "start"), "open()"),
+    **dict.fromkeys(("graph", "begin_capture", "capture_begin"), "capture()"),
+    **dict.fromkeys(("counters", "memory", "stats"), "device of a pointer, as in dx.device.counters"),
+    **dict.fromkeys(("abort", "cancel", "rollback"), "discard()"),
+}
 
 __all__ = ["Stream", "call", "offload_args", "open_regions", "update"]
 
@@ -168,6 +181,7 @@ def open_regions() -> list[offload_args]:
     return _core.open_regions()
 
 
+@answering(_INSTEAD)
 class offload_args(_core.Region["_Pointers_co"]):
     """Lend arrays to a device for the duration of a block.
 

@@ -28,7 +28,7 @@ import numpy as np
 from . import _core
 from ._signatures import telling
 from .devices import Device, chosen_default, is_name
-from .display import html_table, listing, missing, nearest, plural, shown, size_text, text_table, time_text
+from .display import answering, html_table, listing, missing, nearest, plural, shown, size_text, text_table, time_text
 from .errors import ArgumentError, ArgumentTypeError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
 from .tracing.source import Place
@@ -234,6 +234,12 @@ class Row(NamedTuple):
     missed: float  #: seconds that the device would have saved in calls that did not go, by the model
 
 
+@answering(
+    {
+        **dict.fromkeys(("to_json", "json", "save"), "as_json()"),
+        **dict.fromkeys(("to_dict", "asdict"), "as_dict()"),
+    }
+)
 @telling
 class Report:
     """A report of the decisions on the program's calls.
@@ -360,6 +366,12 @@ class Report:
         return html_table("; ".join(self._lines()), header, rows)
 
 
+@answering(
+    {
+        **dict.fromkeys(("summary", "stats", "result", "results"), "report"),
+        **dict.fromkeys(("close", "end", "disable"), "stop()"),
+    }
+)
 @telling
 class Accelerated:
     """Keep accelerate() on until stop() or the end of the `with` block.

@@ -11,7 +11,7 @@ from . import _core, libraries
 from ._operands import need_whole
 from ._signatures import telling
 from .devices import Counters, Device, as_device, opened
-from .display import listing, missing
+from .display import listing, missing, nearest
 from .errors import ArgumentError
 
 __all__ = [
@@ -236,7 +236,7 @@ class Moved:
 
     def __getattr__(self, name: str) -> int:
         if name not in Counters._fields:
-            raise AttributeError(name)
+            raise AttributeError(f"testing.Moved has no attribute {name!r}{nearest(name, Counters._fields)}", name=name)
         now = self._after if self._after is not None else self._device.counters
         rise: int = getattr(now, name) - getattr(self._before, name)
         return rise

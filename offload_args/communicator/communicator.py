@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final
 from .._operands import need_function
 from .._signatures import telling
 from ..devices import Device, as_device
-from ..display import shown
+from ..display import answering, shown
 from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError, ForkedError
 from .environment import Meeting, ranks_of_environment
 from .host import HostBackend
@@ -60,6 +60,23 @@ _MOST_RANKS: Final = 1 << 20
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
+@answering(
+    {
+        **dict.fromkeys(("Get_rank", "get_rank", "rank_id", "local_rank"), "rank"),
+        **dict.fromkeys(("Get_size", "get_size", "world_size", "get_world_size", "nranks"), "size"),
+        **dict.fromkeys(("Allreduce", "allreduce", "allReduce"), "all_reduce"),
+        **dict.fromkeys(("Bcast", "bcast"), "broadcast"),
+        **dict.fromkeys(("Allgather", "allgather", "allGather", "gather", "Gather"), "all_gather"),
+        **dict.fromkeys(("Reduce_scatter", "reduceScatter"), "reduce_scatter"),
+        **dict.fromkeys(("Alltoall", "alltoall"), "all_to_all"),
+        **dict.fromkeys(("scatter", "Scatter"), "broadcast, and a slice of the pointer"),
+        **dict.fromkeys(("isend", "Isend"), "send"),
+        **dict.fromkeys(("irecv", "Irecv", "receive"), "recv"),
+        **dict.fromkeys(("Split", "Dup", "dup", "clone"), "split"),
+        **dict.fromkeys(("Free", "free", "destroy", "abort", "finalize"), "close()"),
+        **dict.fromkeys(("synchronize", "sync", "wait"), "barrier(), or the end of the region, which waits"),
+    }
+)
 @telling
 @final
 class Communicator:

@@ -14,7 +14,7 @@ from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
-from ..display import nearest, plural, shown
+from ..display import nearest, no_attribute, plural, shown
 from ..dtypes import before_copy, c_strides, converted
 from ..errors import (
     ArgumentError,
@@ -31,7 +31,7 @@ from .debug import OPTION, has_bounds, launch_with_record, record_kernel
 from .facts import KernelFacts
 from .loaded import Loaded, Source
 from .partitions import Geometry, check, default_threads
-from .pickled import pickled
+from .pickled import loaded_again, pickled
 from .shared_memory import Shared
 from .signature import Formal, formals_of
 from .values import filled, kind, whole
@@ -79,14 +79,20 @@ def _compiled_again(
     return Kernel.compile(source, name, signature, options=options, device=device, target=target, debug=debug)
 
 
-def _loaded_again(data: bytes, module: str, name: str, *signature: object) -> Any:
-    """Return a kernel of a module, or the module if the name is ""."""
-    from .module import Module
-
-    again = Module.load(data, name=module)
-    return again.kernel(name, *signature) if name else again
-
-
+_INSTEAD: Final = {
+    **dict.fromkeys(("num_regs", "numRegs", "get_regs_per_thread", "regs"), "info(device).registers"),
+    **dict.fromkeys(("shared_size_bytes", "get_shared_mem_per_block"), "info(device).fixed_shared_bytes"),
+    **dict.fromkeys(("max_threads_per_block", "get_max_threads_per_block"), "info(device).most_threads"),
+    **dict.fromkeys(("attributes", "limits"), "info(device)"),
+    **dict.fromkeys(
+        ("code", "source", "ptx", "asm", "cubin", "inspect_asm", "inspect_llvm", "inspect_sass"), "save(file)"
+    ),
+    **dict.fromkeys(("signatures", "argtypes", "params", "parameters", "args", "in_params", "out_params"), "signature"),
+    **dict.fromkeys(
+        ("forall", "configure", "prepare", "prepared_call", "grid", "block"),
+        "kernel(dx, ...), whose grid follows from the arguments, or kernel[grid, block](dx, ...)",
+    ),
+}
 _SHAPE: Final = ("grid", "block", "shared_bytes", "stream", "cooperative", "cluster")
 
 
@@ -293,7 +299,7 @@ class Kernel(_core.Kernel):
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         if self._origin:
             return pickled(_compiled_again, *self._origin)
-        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, self.name, *self._declared)
+        return pickled(loaded_again, self._loaded.image.data, self._loaded.name, self.name, *self._declared)
 
     def __copy__(self) -> Self:
         return self
@@ -357,10 +363,11 @@ class Kernel(_core.Kernel):
     if not TYPE_CHECKING:  # static checkers report an unknown attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            remedy = f": write {name}({self.name}, ...)" if name in ("launch", "offload", "offload_unsafe") else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{remedy}", name=name, obj=self
-            )
+            if name in ("launch", "offload", "offload_unsafe"):
+                raise AttributeError(
+                    f"{type(self).__name__} has no attribute {name!r}: write {name}({self.name}, ...)", name=name
+                )
+            raise no_attribute(self, name, _INSTEAD)
 
     def _launcher(
         self,

@@ -11,9 +11,9 @@ from .._signatures import telling
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
-from .kernel_type import Kernel, _loaded_again
+from .kernel_type import Kernel
 from .loaded import Loaded
-from .pickled import pickled
+from .pickled import loaded_again, pickled
 from .undeclared import UndeclaredKernel
 from .variables import Variables
 
@@ -131,7 +131,7 @@ class Module(Variables):
         return UndeclaredKernel(self._loaded, facts)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, "")
+        return pickled(loaded_again, self._loaded.image.data, self._loaded.name, "")
 
     def __repr__(self) -> str:
         lines = [f"Module({self.name}: {self.format} for {self.target})"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["pickled"]
+__all__ = ["loaded_again", "pickled"]
 
 _MOST: Final = 256  # kernels that a process keeps
 
@@ -22,3 +23,10 @@ def _made_again(state: bytes) -> Any:
     """Make an object of its pickle, or return it if it was made before: tasks of a worker bring the same pickle."""
     make, arguments = pickle.loads(state)
     return make(*arguments)
+
+
+def loaded_again(data: bytes, module: str, name: str, *signature: object) -> Any:
+    """Return a kernel of a module; the module if the name is ""."""
+    # A static import would be a circle: modules and their kernels are pickled by this file.
+    again = import_module(f"{__package__}.module").Module.load(data, name=module)
+    return again.kernel(name, *signature) if name else again

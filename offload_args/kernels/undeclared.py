@@ -15,9 +15,9 @@ from ..arguments import In, InOut, Out, Scratch
 from ..errors import ArgumentTypeError
 from ..pointers import DevicePtr
 from .facts import KernelFacts
-from .kernel_type import Kernel, _loaded_again
+from .kernel_type import Kernel
 from .loaded import Loaded
-from .pickled import pickled
+from .pickled import loaded_again, pickled
 
 __all__ = ["UndeclaredKernel"]
 
@@ -70,7 +70,7 @@ class UndeclaredKernel:
         return UndeclaredLauncher(self, key)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return pickled(_loaded_again, self._loaded.image.data, self._loaded.name, self.name)
+        return pickled(loaded_again, self._loaded.image.data, self._loaded.name, self.name)
 
     def __repr__(self) -> str:
         return f"UndeclaredKernel({self.facts}, from {self._loaded.image.name})"

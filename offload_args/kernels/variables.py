@@ -10,7 +10,7 @@ import numpy as np
 
 from .._signatures import telling
 from ..devices import Device, as_device
-from ..display import shown
+from ..display import answering, shown
 from ..dtypes import code_of
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from ..pointers import DevicePtr
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Variables"]
 
 
+@answering(
+    {
+        **dict.fromkeys(("get_function", "function", "get_kernel"), "kernel(name, *signature)"),
+        **dict.fromkeys(("get_global", "global_", "get_variable"), "variable"),
+        **dict.fromkeys(("functions", "names"), "kernels"),
+        **dict.fromkeys(("close", "free"), "unload()"),
+    }
+)
 @telling
 class Variables:
     """Access the variables of a Module, or of Kernel.module, the module of a kernel.

@@ -25,7 +25,7 @@ from .._operands import need_path
 from .._signatures import telling
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
-from ..display import plural
+from ..display import answering, plural
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..tracing.collect import names_of
@@ -118,6 +118,14 @@ class _Lent:
         self.is_known = is_known  # the file has the array's contents after the region
 
 
+@answering(
+    {
+        **dict.fromkeys(("save", "write", "dump"), "flush(); after the block, the file of record(file) is whole"),
+        **dict.fromkeys(("close", "pause", "end", "disable"), "stop()"),
+        **dict.fromkeys(("begin", "enable", "resume"), "start()"),
+        **dict.fromkeys(("replay", "run"), "python -m offload_args replay file, in a shell"),
+    }
+)
 @telling
 class Recording:
     """Record a block, or a process, in a file; `offload_args.record(file)` makes one.

@@ -29,9 +29,8 @@ def is_sparse(value: object) -> bool:
 def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of a sparse matrix by their names, the values first; no array is copied."""
     if not is_sparse(A):
-        raise ArgumentTypeError(
-            f"{function}: A needs a sparse matrix of SciPy, got {type(A).__name__}; pass scipy.sparse.csr_array(A)"
-        )
+        remedy = "enter it: with sparse.lend(A) as dA" if hasattr(A, "__enter__") else "pass scipy.sparse.csr_array(A)"
+        raise ArgumentTypeError(f"{function}: A needs a sparse matrix of SciPy, got {type(A).__name__}; {remedy}")
     if A.format not in _FORMATS:
         raise ArgumentTypeError(f"{function}: A has the format {A.format!r}, which is not lent; pass A.tocsr()")
     if len(A.shape) != 2:

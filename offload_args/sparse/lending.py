@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from .._operands import need_bool
 from .._signatures import telling
+from ..display import answering
+from ..errors import HostAccessError, RegionError
 from .matrix import LentMatrix, lent
 from .products import matmul
 
@@ -42,6 +44,39 @@ class Matrix(LentMatrix):
         return matmul(self, x)
 
 
+@answering(
+    {
+        name: f"the matrix after `as`, which has {name}: with sparse.lend(A) as dA"
+        for name in dir(Matrix)
+        if not name.startswith("_")
+    }
+)
+@final
+class Lending:
+    """Lend a sparse matrix within a `with` block, once."""
+
+    __slots__ = ("_block", "_entered")
+    __array_ufunc__ = None
+
+    def __init__(self, block: AbstractContextManager[Matrix]) -> None:
+        self._block, self._entered = block, False
+
+    def __enter__(self) -> Matrix:
+        if self._entered:
+            raise RegionError("sparse.lend: the block was entered before; call sparse.lend(A) again")
+        self._entered = True
+        return self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._block.__exit__(*error)
+
+    def __matmul__(self, x: object) -> NoReturn:
+        raise HostAccessError("sparse.lend: the matrix stands after `as`: with sparse.lend(A) as dA, and then dA @ dx")
+
+    def __repr__(self) -> str:
+        return "<with sparse.lend(A) as dA>"
+
+
 @telling
 def lend(
     A: Any,
@@ -72,4 +107,4 @@ def lend(
     See also: sparse.matmul, sparse.spsolve, offload_args; docs/guide/sparse.md.
     """
     need_bool("sparse.lend", "check", check)
-    return lent("sparse.lend", A, check, Matrix, device=device, stream=stream, resident=resident)
+    return Lending(lent("sparse.lend", A, check, Matrix, device=device, stream=stream, resident=resident))

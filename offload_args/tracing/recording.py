@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .. import _core
 from .._signatures import telling
 from ..devices import by_number, opened
-from ..display import plural, shown
+from ..display import answering, plural, shown
 from ..errors import ArgumentError, ForkedError
 from .collect import Site, collector
 from .listeners import failure, nvtx_ranges
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["Trace"]
 
 
+@answering(
+    {
+        **dict.fromkeys(
+            ("print_stats", "key_averages", "table", "stats", "report", "total", "print", "totals"),
+            "summary, print(t.summary)",
+        ),
+        **dict.fromkeys(
+            ("export_chrome_trace", "dump_stats", "write", "export", "to_json", "dump"), 'save("trace.json")'
+        ),
+        "advice": "summary.advice",
+        **dict.fromkeys(("enable", "begin"), "start()"),
+        **dict.fromkeys(("disable", "end", "close"), "stop()"),
+        **dict.fromkeys(("picture", "plot", "draw", "show"), "timeline"),
+    }
+)
 class Trace:
     """Record the events of a block or of a process; `offload_args.trace()` makes one.
 

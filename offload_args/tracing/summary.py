@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .._signatures import telling
 from ..devices import Device
-from ..display import html_table, plural, rate_text, size_text, time_text
+from ..display import answering, html_table, plural, rate_text, size_text, time_text
 from ..errors import caller_name
 from .source import Loop, Place, loops_around
 
@@ -122,6 +122,12 @@ class _Line(NamedTuple):
         return time_text(self.seconds) + rate_text(self.nbytes, self.seconds)
 
 
+@answering(
+    {
+        **dict.fromkeys(("save", "to_json", "json"), "as_json()"),
+        **dict.fromkeys(("events", "timeline"), "the trace, which has events and timeline"),
+    }
+)
 @telling
 class Summary:
     """Sum up a trace.

@@ -24,7 +24,7 @@ from ..._signatures import telling
 from ..._syntax import parse, parse_expression
 from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
-from ...display import plural, shown
+from ...display import answering, plural, shown
 from ...dtypes import code_of, converted, of_parameter, spelled
 from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
@@ -87,6 +87,12 @@ def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
 
 
+@answering(
+    {
+        **dict.fromkeys(("signature", "args", "arguments"), "parameters"),
+        **dict.fromkeys(("launch", "offload", "run"), "the reduction itself: total(x), or total(dx, dresult)"),
+    }
+)
 @telling
 class Reduction:
     """Reduce lent arrays or NumPy arrays; `reduce` makes a Reduction.
@@ -119,7 +125,7 @@ class Reduction:
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         kernels = {key: self._kernel(*key) for key in itertools.product((False, True), repeat=2)}
         facts = self.operation, self.formula, self.axis, self.parameters, self._declared, self._is_promoted
-        return pickled(_made_again, kernels, *facts)
+        return pickled(_made_again, kernels, *facts, {})
 
     def __repr__(self) -> str:
         axis = "" if self.axis is None else f" along axis {self.axis}"
@@ -418,7 +424,7 @@ def _copied(pointer: DevicePtr[Any]) -> DevicePtr[Any]:
 
 def _made_again(kernels: dict[tuple[bool, bool], PythonKernel], *facts: Any) -> Reduction:
     """Return a reduction that came by pickle: its kernels have the values of the formula's other names."""
-    reduction = Reduction(*facts, {})
+    reduction = Reduction(*facts)
     reduction._kernels = kernels
     return reduction
 

@@ -1,0 +1,118 @@
+"""Attributes that objects of other packages have, and that public objects lack, are answered with the remedy (T69)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from helpers.arrays import ramp
+from offload_args import (
+    Communicator,
+    Device,
+    HostAttributeError,
+    In,
+    Module,
+    Out,
+    Scratch,
+    accelerate,
+    blas,
+    kernels,
+    offload_args,
+    record,
+    sparse,
+    testing,
+    trace,
+)
+from offload_args.errors import HostAccessError, RegionError
+
+# {object: names that such an object has in CuPy, PyCUDA, numba, PyTorch, JAX, mpi4py or Python's profilers}.
+NAMES = {
+    "region": "device pointers arrays dtype shape nbytes address to_host get numpy exit release free sync wait enter "
+    "start begin_capture counters memory abort open_",
+    "pointer": "get set_async get_async ptr data_ptr gpudata device_ptr device_pointer handle copy_to_host cpu numpy "
+    "copy_ fill_ zero_ clone numel element_size unsqueeze permute t H is_contiguous is_cuda grad mm mv add sub mul "
+    "exp sqrt sum mean norm stream free synchronize valid float double detach item tolist astype view flat copy_form",
+    "device": "id use free_memory mem_info total_memory attributes get_attribute sync make_context stream reset "
+    "device_kind memory_stats platform multi_processor_count max_threads_per_block synchronise",
+    "memory": "used available capacity",
+    "kernel": "num_regs get_regs_per_thread shared_size_bytes max_threads_per_block attributes ptx code inspect_asm "
+    "params forall prepare launch offload signatures_",
+    "reduction": "signature args launch parameter",
+    "graph": "launch run debug_dump upload capture_begin nodez",
+    "capture": "replay nodes draw",
+    "trace": "print_stats key_averages table export_chrome_trace dump_stats advice enable disable events_",
+    "summary": "save to_json events timeline",
+    "recording": "save close replay begin",
+    "accelerated": "summary close",
+    "report": "to_json to_dict",
+    "communicator": "Get_rank get_rank world_size Allreduce allReduce Bcast gather Reduce_scatter Alltoall scatter "
+    "isend irecv Split Dup Free abort synchronize",
+    "In": "shape dtype nbytes",
+    "Scratch": "size fill to_host strids",
+    "module": "get_function get_global functions free",
+    "lending": "shape nnz data to_host",
+    "moved": "bytes_upp",
+}
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> dict[str, Any]:
+    x, formula = ramp(4), kernels.elementwise("y = 2 * x", x=In[np.float32], y=Out[np.float32])
+    with trace() as t, record(tmp_path / "recording.jsonl.gz") as recording, testing.counting("sim:0") as moved:
+        region = offload_args(x, device="sim:0")
+        with region as (dx,):
+            with region.capture(x=dx) as graph:
+                blas.scal(2.0, dx)
+            capture = region.capture(x=dx)
+    with accelerate("host") as accelerated:
+        pass
+    (communicator,) = Communicator.all(["host"])
+    communicator.close()
+    return {
+        "region": region, "pointer": dx, "device": Device("host"), "memory": Device("host").memory, "kernel": formula,
+        "reduction": kernels.reduce("sum", x=np.float32), "graph": graph, "capture": capture, "trace": t,
+        "summary": t.summary, "recording": recording, "accelerated": accelerated, "report": accelerated.report,
+        "communicator": communicator, "In": In(x), "Scratch": Scratch(3), "moved": moved,
+        "module": Module.__new__(Module), "lending": sparse.lend(scipy.sparse.csr_array(np.eye(3))),
+    }  # fmt: skip
+
+
+def test_a_plausible_attribute_is_answered_with_the_remedy(objects: dict[str, Any]) -> None:
+    wrong = []
+    for kind, names in NAMES.items():
+        for name in names.split():
+            with pytest.raises(AttributeError) as raised:
+                getattr(objects[kind], name)
+            assert not hasattr(objects[kind], name)
+            text = str(raised.value)
+            has_remedy = isinstance(raised.value, HostAttributeError) or any(
+                words in text for words in ("; use ", "; did you mean ", ": write ")
+            )
+            if not has_remedy:
+                wrong.append(text)
+    assert wrong == []
+
+
+def test_a_property_that_refuses_keeps_its_own_error() -> None:
+    region = offload_args(ramp(3), device="host")
+    with region, pytest.raises(HostAttributeError, match=r"the region is on host; only GPUs have streams"):
+        _ = region.stream
+
+
+def test_a_block_that_lends_a_matrix_says_where_the_matrix_is() -> None:
+    A = scipy.sparse.csr_array(np.eye(3))
+    block = sparse.lend(A, device="host")
+    with pytest.raises(TypeError, match=r"got Lending; enter it: with sparse\.lend\(A\) as dA$"):
+        sparse.matmul(block, np.ones(3))
+    with pytest.raises(HostAccessError, match=r"the matrix stands after `as`"):
+        block @ np.ones(3)
+    with pytest.raises(TypeError, match=r"it is a block of its own: <with sparse\.lend\(A\) as dA>$"):
+        offload_args(block, device="host").open()
+    with block as dA:
+        assert dA.shape == (3, 3)
+    with pytest.raises(RegionError, match=r"sparse\.lend: the block was entered before; call sparse\.lend\(A\) again"):
+        block.__enter__()
