@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from helpers.processes import program_or_skip
 from offload_args.embedding import get_fortran_module, get_include, libs
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +40,7 @@ def test_every_function_of_the_headers_is_in_the_module(module: str) -> None:
 
 
 def test_a_strict_compiler_takes_the_module(module: str, tmp_path: Path) -> None:
-    compiler = shutil.which("gfortran")
-    if compiler is None:
-        pytest.skip("device unavailable: no gfortran")
+    compiler = program_or_skip("gfortran")
     check = tmp_path / "check.f90"
     check.write_text(
         "program check\n  use offload_args\n  implicit none\n  type(oa_array) :: array\n"
@@ -54,3 +52,15 @@ def test_a_strict_compiler_takes_the_module(module: str, tmp_path: Path) -> None
     subprocess.run([compiler, "-o", "check", *options], cwd=tmp_path, check=True)
     said = subprocess.run([tmp_path / "check"], capture_output=True, text=True, check=True).stdout
     assert said.startswith("right\noa_check_version: the library is version")
+
+
+def test_a_compiler_that_is_missing_skips_by_its_name_and_fails_where_it_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("OFFLOAD_ARGS_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"^program unavailable: no gfortran$"):
+        program_or_skip("gfortran")
+    monkeypatch.setenv("OFFLOAD_ARGS_REQUIRE", "cuda,gfortran")
+    with pytest.raises(pytest.fail.Exception, match=r"^OFFLOAD_ARGS_REQUIRE needs gfortran$"):
+        program_or_skip("gfortran")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.processes import output_of
+from helpers.processes import output_of, program_or_skip
 
 PAGE = (Path(__file__).parents[2] / "docs/guide/embedding.md").read_text()
 USE = """
@@ -49,13 +49,12 @@ def used(project: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_guides_program_in_fortran_runs(tmp_path: Path) -> None:
-    if not shutil.which("gfortran"):
-        pytest.skip("device unavailable: no gfortran")
+    gfortran = program_or_skip("gfortran")
     program = block("fortran", "program product")
     (tmp_path / "program.f90").write_text(program)
     module = output_of(sys.executable, "-m", "offload_args", "config", "--fortran", folder=tmp_path).strip()
     libraries = output_of(sys.executable, "-m", "offload_args", "config", "--libs", folder=tmp_path).split()
-    output_of("gfortran", "-o", "product", module, "program.f90", *libraries, folder=tmp_path)
+    output_of(gfortran, "-o", "product", module, "program.f90", *libraries, folder=tmp_path)
     assert output_of("./product", folder=tmp_path) == " 3.0 7.0\n"
     assert "print '(2f4.1)', y ! 3.0 7.0" in program
 
@@ -80,9 +79,7 @@ def test_the_guides_lists_of_cmake_build_an_extension(project: Path) -> None:
 
 @pytest.mark.slow
 def test_the_guides_build_file_of_meson_builds_an_extension(project: Path) -> None:
-    meson = shutil.which("meson")
-    if meson is None:
-        pytest.skip("device unavailable: no meson")
+    meson = program_or_skip("meson")
     (project / "meson.build").write_text(block("text", "extension_module"))
     (project / "native.ini").write_text(f"[binaries]\npython = {sys.executable!r}\n")
     output_of(meson, "setup", "build", "--native-file", "native.ini", folder=project)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.processes import program_or_skip
 from offload_args.embedding import get_cmake_dir, get_include, get_library, get_pkg_config_dir
 
 PROGRAM = """
@@ -55,8 +56,7 @@ def test_options_for_a_compiler_are_quoted_for_the_shell(moved: Path, tmp_path: 
 
 @pytest.mark.later
 def test_pkg_config_escapes_them(moved: Path, tmp_path: Path) -> None:
-    if shutil.which("pkg-config") is None:
-        pytest.skip("device unavailable: no pkg-config")
+    program_or_skip("pkg-config")
     actual = os.environ | {"PKG_CONFIG_PATH": config(moved, "--pkg-config-dir").strip()}
     line = 'eval "cc -o program program.c $(pkg-config --cflags --libs offload_args)" && ./program'
     subprocess.run(["sh", "-c", line], cwd=tmp_path, env=actual, check=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.processes import output_of
+from helpers.processes import output_of, program_or_skip
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
@@ -93,11 +93,11 @@ def test_every_folder_is_one_of_these() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_numpy_does(name: str, device: str, built: Callable[[str], Path]) -> None:
-    if name == "fortran" and not shutil.which("gfortran"):
-        pytest.skip("device unavailable: no gfortran")
+    if name == "fortran":
+        program_or_skip("gfortran")
     compiler = COMPILERS.get(device.partition(":")[0])
-    if name == "c_kernel" and compiler and not shutil.which(compiler):
-        pytest.skip(f"device unavailable: no {compiler} for kernels of {device}")
+    if name == "c_kernel" and compiler:
+        program_or_skip(compiler)
     assert output_of(built(name) / "power", device, 200, 50, folder=built(name)).strip() == EIGENVALUE
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 SLOWNESS = float(os.environ.get("OFFLOAD_ARGS_TEST_SLOWNESS", "1"))  # of the machine or an emulated device
 
@@ -19,6 +22,17 @@ def python(code: str, *options: str, timeout: float = 900, **environment: str) -
         text=True,
         timeout=timeout * SLOWNESS,
     )
+
+
+def program_or_skip(name: str) -> str:
+    """Return the path of a compiler or of a build tool. If this machine lacks it, skip, or fail if
+    OFFLOAD_ARGS_REQUIRE names it."""
+    path = shutil.which(name)
+    if path is None:
+        if name in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
+            pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}")
+        pytest.skip(f"program unavailable: no {name}")
+    return path
 
 
 def output_of(*command: object, folder: Path, timeout: float = 900, **environment: str) -> str:

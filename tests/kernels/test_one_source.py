@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.processes import program_or_skip
 from kernels import test_atomics, test_debug, test_partitions
 from kernels.images import CLANG, HIP, INCLUDE, TARGETS, compiled
 from kernels.test_partitions import LINES, MATRICES, source_of
@@ -60,7 +61,7 @@ def options(form: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "target", [TARGETS[0], *(pytest.param(choice, marks=pytest.mark.slow) for choice in TARGETS[1:])]
 )
-@pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
+@pytest.mark.skipif(CLANG is None, reason="program unavailable: no clang for AMD GPUs")
 def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
     assert CLANG is not None
     arguments = (*HIP, "-Wno-unused-parameter", f"--offload-arch={target}", *options(form))
@@ -69,7 +70,7 @@ def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
 
 @pytest.mark.later
 @FORMS
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
 def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
     check_kernels(form, compiled("nvcc", sources()[form], ".cu", "-ptx", "-std=c++17", f"-I{INCLUDE}", *options(form)))
 
@@ -78,8 +79,7 @@ def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
 @FORMS
 @HOST_COMPILERS
 def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"device unavailable: no {compiler}")
+    program_or_skip(compiler)
     check_kernels(form, compiled(compiler, sources()[form], ".cpp", *STRICT, "-shared", "-fPIC", *options(form)))
 
 
@@ -113,8 +113,7 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
 @FORMS
 @HOST_COMPILERS
 def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"device unavailable: no {compiler}")
+    program_or_skip(compiler)
     arguments = (*STRICT, "-Wshadow", "-Wconversion", "-Wpedantic", "-shared", "-fPIC", *options(form))
     compiled(compiler, EACH, ".cpp", *arguments)
 
@@ -152,8 +151,7 @@ OA_KERNEL(three, oa::In<int> x, oa::Out<int> y, oa::Out<int> z, oa::Out<int> w, 
 @pytest.mark.parametrize("partition", ["Linear1D(n)", "GridStride1D(n)", "Linear2D(n, n)"])
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="device unavailable: not an x86-64 processor")
 def test_the_loop_over_a_partition_adds_four_floats_at_once(compiler: str, partition: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"device unavailable: no {compiler}")
+    program_or_skip(compiler)
     source = ADD.replace("PARTITION", f"oa::{partition}").encode()
     arguments = [compiler, "-std=c++17", "-O3", f"-I{INCLUDE}", "-S", "-x", "c++", "-", "-o", "-"]
     assert b"addps" in subprocess.run(arguments, input=source, capture_output=True, check=True).stdout
@@ -164,8 +162,7 @@ def test_the_loop_over_a_partition_adds_four_floats_at_once(compiler: str, parti
 def test_threads_with_bounds_of_their_own_have_the_elements_below_these(
     compiler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"device unavailable: no {compiler}")
+    program_or_skip(compiler)
     monkeypatch.setenv("CXX", compiler)
     i32 = np.int32
     three = Kernel.compile(BOUNDS, "three", (In[i32], *[Out[i32]] * 3, i32, i32, i32), device="host")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.processes import program_or_skip
 from offload_args import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -49,8 +50,7 @@ def copy(tmp_path: Path) -> Path:
 @pytest.fixture
 def checkout(copy: Path) -> Path:
     """The folder `copy` with a git commit."""
-    if shutil.which("git") is None:
-        pytest.skip("device unavailable: no git")
+    program_or_skip("git")
     (copy / ".gitattributes").write_text(f"{SCRIPT} export-subst\n")
     git(copy, "init", "-q")
     git(copy, "add", ".")
