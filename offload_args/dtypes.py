@@ -31,6 +31,7 @@ __all__ = [
     "ordered",
     "refuse_masked",
     "spelled",
+    "to_numbers",
 ]
 
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
@@ -97,6 +98,13 @@ def converted(operand: str, name: str, pointer: Any = None) -> str:
     return f"convert it first: {before_copy(operand, pointer)}{operand} = {operand}.astype({spelled(name)})"
 
 
+def to_numbers(operand: str, dtype: np.dtype[Any]) -> str:
+    """Return the remedy for values of a dtype that BLAS does not have."""
+    if dtype.kind not in "biufcO":
+        return "pass an array of numbers"
+    return f"convert it first: {operand}.astype({'np.complex128' if dtype.kind == 'c' else 'np.float64'})"
+
+
 def ordered(operand: str, pointer: Any, copy: str = "ascontiguousarray") -> str:
     """Return the remedy for an operand of another order; `copy` is the NumPy function that makes an ordered copy."""
     state = _state(pointer)
@@ -139,9 +147,12 @@ def as_array(subject: str, argument: Any) -> NDArray[Any]:
     try:
         if not isinstance(argument, np.ndarray):
             newest(argument, subject.partition(": ")[0])
-        return np.asarray(argument)
+        array = np.asarray(argument)
     except ValueError as error:
         raise ArgumentError(f"{subject} needs an array, or lists that NumPy can convert to an array: {error}") from None
+    if array.ndim == 0 and array.dtype.kind in "OSU" and not isinstance(argument, np.ndarray):
+        raise ArgumentTypeError(f"{subject} needs an array, got {shown(argument)}")
+    return array
 
 
 def newest(argument: Any, function: str = "update") -> None:

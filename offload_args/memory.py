@@ -36,7 +36,7 @@ def empty(
     shape, dtype, order: as numpy.empty takes them, except dtypes of Python objects. device: the device of the copies;
     None is the default device. For the host and sim, the memory is not pinned. Pinned memory is slow to allocate, and
     other programs can't use it, so allocate an array once and use it again. OFFLOAD_ARGS_PINNED_LIMIT limits the amount
-    of pinned memory.
+    of pinned memory. A pinned array is always sent, also if it is resident, because Linux does not report writes to it.
 
     Raises DeviceMemoryError if the memory runs out, ArgumentError for a shape or dtype that no such array can have, and
     the errors of numpy.dtype.

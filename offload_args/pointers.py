@@ -622,7 +622,7 @@ def listed(name: str, value: object, dtype: str = "dtype") -> str:
 def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
-        array = as_array(subject, values)
+        array = np.asarray(values) if values is None or isinstance(values, (str, bytes)) else as_array(subject, values)
         if array.dtype != dtype:
             is_number = array.dtype.kind in "biufc"
             got = array.dtype.name if is_number or isinstance(values, np.ndarray) else shown(values)

@@ -26,7 +26,10 @@ def stream_handle(subject: str, stream: object) -> int:
     """
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
-        raise ArgumentTypeError(f"{subject} needs an object with __cuda_stream__, got {type(stream).__name__}")
+        remedy = "; leave it out: the region has a stream of its own"
+        if isinstance(stream, int) or hasattr(stream, "ptr") or hasattr(stream, "handle"):
+            remedy = "; pass an object whose method __cuda_stream__ returns (0, the stream's address)"
+        raise ArgumentTypeError(f"{subject} needs an object with __cuda_stream__, got {type(stream).__name__}{remedy}")
     pair = protocol() if callable(protocol) else protocol
     try:
         version, handle = map(operator.index, pair)

@@ -137,7 +137,7 @@ static PyObject *adapted(PyObject *function) {
   const int of_cffi = is_of_cffi(function);
   if (of_cffi <= 0) return of_cffi < 0 ? NULL : Py_NewRef(function);
   PyObject *module = PyImport_ImportModule("offload_args._cffi");
-  PyObject *callable = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
+  PyObject *callable = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "(O)", function);
   Py_XDECREF(module);
   return callable;
 }
@@ -151,7 +151,7 @@ static uint64_t find_reused(PyObject *function) {
 
 static PyObject *refuse_function(PyObject *function) {
   PyObject *module = PyImport_ImportModule("offload_args._advice");
-  PyObject *result = module == NULL ? NULL : PyObject_CallMethod(module, "refuse_function", "O", function);
+  PyObject *result = module == NULL ? NULL : PyObject_CallMethod(module, "refuse_function", "(O)", function);
   Py_XDECREF(module);
   return result;
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._names import rename
-from .._operands import LETTERS, need_option
+from .._operands import LETTERS, need_option, of_sparse
 from ..arguments import In, InOut, Out
 from ..devices import as_device
 from ..display import shown
@@ -167,9 +167,11 @@ def check_arrays(name: str, *, vectors: tuple[str, ...] = (), written: int = 1, 
                 f"itself: its parts are sent and brought back as {name} reads and writes them"
             )
         if not isinstance(array, np.ndarray):
+            remedy = of_sparse(array)
+            if not remedy and (isinstance(array, (list, tuple)) or hasattr(array, "__array__")):
+                remedy = f"make it an array, {operand} = np.asarray({operand}, dtype)"
             raise ArgumentTypeError(
-                f"{name}: {operand} needs a NumPy array, got {type(array).__name__}; make it an array, {operand} = "
-                f"np.asarray({operand}, dtype)"
+                f"{name}: {operand} needs a NumPy array, got {type(array).__name__}{'; ' * bool(remedy)}{remedy}"
             )
         if array.ndim != 2 and not (array.ndim == 1 and operand in vectors):
             needed = "1 or 2 dimensions" if operand in vectors else "2 dimensions"

@@ -10,7 +10,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from .. import __version__
@@ -50,14 +50,26 @@ COMMANDS: dict[str, Command] = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """The parser of all commands, whose error for a misspelt command names similar ones."""
+    """The parser of all commands, whose error for a misspelt command or option names similar ones."""
+
+    by_command: Mapping[str, argparse.ArgumentParser]
 
     def error(self, message: str) -> NoReturn:
         misspelt = re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message)
-        super().error(message + (nearest(misspelt[1], COMMANDS) if misspelt else ""))
+        name = misspelt[1] if misspelt else ""
+        remedy = f"; write {PROGRAM} --{name}" if name in ("help", "version") else nearest(name, COMMANDS)
+        super().error(message + remedy)
+
+    def refuse(self, command: str, arguments: Sequence[str]) -> NoReturn:
+        """Report arguments that a command lacks, with the usage of this command."""
+        parser = self.by_command[command]
+        known = [text for action in parser._actions for text in action.option_strings if text not in ("-h", "--help")]
+        listed = f"; its options are {', '.join(known)}" if known else "; it takes none"
+        remedy = nearest(arguments[0].partition("=")[0], known) if arguments[0].startswith("-") else ""
+        parser.error(f"unrecognized arguments: {' '.join(arguments)}{remedy or listed}")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Parser:
     """Return the parser of all commands."""
     argument_parser = _Parser(
         prog=PROGRAM,
@@ -72,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
+    argument_parser.by_command = commands.choices
     return argument_parser
 
 
@@ -84,7 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ImportError:
             return 1
         argcomplete.autocomplete(root)
-    options = root.parse_args(arguments)
+    options, unknown = root.parse_known_args(arguments)
+    if unknown and options.command is not None:
+        root.refuse(options.command, unknown)
+    if unknown:
+        root.error(f"unrecognized arguments: {' '.join(unknown)}")
     status = 0
     try:
         if options.command is None:

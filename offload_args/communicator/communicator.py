@@ -8,16 +8,17 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final
 
+from .._names import rename
 from .._operands import need_function
 from .._signatures import telling
 from ..devices import Device, as_device
 from ..display import answering, shown
-from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError, ForkedError
+from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError, ForkedError, OffloadError
 from .environment import Meeting, ranks_of_environment
 from .host import HostBackend
 from .link import LostRanksError
@@ -777,9 +778,20 @@ def _timeout(function: str, timeout: object) -> float | None:
 
 
 def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
-    if isinstance(devices, (str, Device)) or not isinstance(devices, Iterable) or not devices:
+    try:
+        listed = [] if isinstance(devices, (str, bytes, Device, dict)) else list(devices)
+    except TypeError:
+        listed = []
+    if not listed:
         raise ArgumentTypeError(f'{function}: devices needs a list such as ["host", "host"], got {shown(devices)}')
-    return [as_device(device) for device in devices]
+    opened = []
+    for place, device in enumerate(listed):
+        try:
+            opened.append(as_device(device))
+        except OffloadError as error:
+            rename(error, "^Device: (name )?", f"{function}: devices[{place}] ")
+            raise
+    return opened
 
 
 def _device(device: Device | str | None, local_rank: int) -> Device:

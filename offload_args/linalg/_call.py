@@ -15,7 +15,7 @@ from .._operands import LETTERS, need_dense, need_dtype, of_sparse
 from ..arguments import In, Out
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import as_array, c_strides, code_of, copied
+from ..dtypes import as_array, c_strides, code_of, copied, to_numbers
 from ..errors import (
     ArgumentError,
     CaptureError,
@@ -202,8 +202,8 @@ class Call:
                 is_complex |= dtype.kind == "c"
             else:
                 raise DTypeError(
-                    f"{self.name}: array type {array.dtype} of {operand} is unsupported in {self._module}; convert it "
-                    f"first: {operand}.astype(np.float64)"
+                    f"{self.name}: array type {array.dtype} of {operand} is unsupported in {self._module}; "
+                    f"{to_numbers(operand, array.dtype)}"
                 )
         return _TYPES[double + 2 * is_complex]
 

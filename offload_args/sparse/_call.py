@@ -9,7 +9,7 @@ import numpy as np
 from .. import _core
 from ..devices import Device, as_device
 from ..display import shown
-from ..dtypes import as_array, copied
+from ..dtypes import as_array, copied, to_numbers
 from ..errors import AliasError, ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
 from ..linalg._call import Call, Spec
 from ..pointers import DevicePtr
@@ -73,8 +73,8 @@ def run(
     array = as_array(f"{function}: {name}", value)
     if array.dtype.kind not in "biu" and array.dtype.newbyteorder("=") not in _TYPES:
         raise DTypeError(
-            f"{function}: {name} needs float32, float64, complex64 or complex128, got {array.dtype}; convert it first: "
-            f"{name}.astype(np.float64)"
+            f"{function}: {name} needs float32, float64, complex64 or complex128, got {array.dtype}; "
+            f"{to_numbers(name, array.dtype)}"
         )
     shape = shape_of(A.shape, array.shape)
     dtype = np.result_type(dtype, np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("="))

@@ -29,7 +29,9 @@ def is_sparse(value: object) -> bool:
 def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of a sparse matrix by their names, the values first; no array is copied."""
     if not is_sparse(A):
-        remedy = "enter it: with sparse.lend(A) as dA" if hasattr(A, "__enter__") else "pass scipy.sparse.csr_array(A)"
+        remedy = "pass scipy.sparse.csr_array(A)" if np.ndim(A) == 2 else "pass one, such as scipy.sparse.csr_array(B)"
+        if hasattr(A, "_entered"):  # sparse/lending.py makes it
+            remedy = "enter it: with sparse.lend(A) as dA"
         raise ArgumentTypeError(f"{function}: A needs a sparse matrix of SciPy, got {type(A).__name__}; {remedy}")
     if A.format not in _FORMATS:
         raise ArgumentTypeError(f"{function}: A has the format {A.format!r}, which is not lent; pass A.tocsr()")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -45,6 +46,26 @@ def test_a_misspelt_command_is_refused_with_the_nearest_name(
         command.main([name])
     said = capsys.readouterr().err.strip()
     assert said.endswith(f"; did you mean {meant}?" if meant else ")")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("info --device sim:0", "usage: python -m offload_args info .* arguments: --device sim:0; its options are "),
+        ("run --reprot prog.py", "unrecognized arguments: --reprot; did you mean --report?"),
+        ("selftest host", "unrecognized arguments: host; its options are --device, --every, --json"),
+        ("help", "; write python -m offload_args --help"),
+        ("version", "; write python -m offload_args --version"),
+        ("--verison", "unrecognized arguments: --verison"),
+    ],
+)
+def test_arguments_that_a_command_lacks_are_refused_with_its_own_usage(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(arguments.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 2 and re.search(words.replace("?", r"\?"), said), said
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

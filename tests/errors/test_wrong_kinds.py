@@ -10,11 +10,14 @@ import pytest
 
 from offload_args import (
     Communicator,
+    Device,
     In,
     InOut,
     Kernel,
+    Out,
     accelerate,
     blas,
+    call,
     fft,
     kernel,
     kernels,
@@ -30,6 +33,7 @@ from offload_args import (
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DTypeError,
     HostAccessError,
     HostAttributeError,
     HostPointerError,
@@ -186,3 +190,65 @@ def test_a_value_of_another_kind_is_told_by_function_and_argument(name: str) -> 
 @pytest.mark.slow
 def test_a_device_may_be_named_in_a_selftest() -> None:
     assert selftest.run("host", every=1000)["failures"] == []
+
+
+def test_what_is_no_array_is_refused_without_a_conversion_that_can_not_work(device: str) -> None:
+    A, total = scipy_sparse.csr_array(np.eye(3)), kernels.reduce("sum", x=np.float64)
+    functions: list[tuple[Callable[[Any], object], str]] = [
+        (lambda x: sparse.matmul(A, x, device=device), r"sparse\.matmul: x needs an array, got "),
+        (lambda b: sparse.spsolve(A, b, device=device), r"sparse\.spsolve: b needs an array, got "),
+        (lambda a: linalg.inv(a, device=device), r"linalg\.inv: a needs an array, got "),
+        (lambda x: fft.fft(x, device=device), r"fft\.fft: x needs an array, got "),
+        (lambda x: total(x, device=device), r"sum: x needs an array, got "),
+        (lambda x: blas.gemm(1.0, x, np.eye(3), 0.0, np.eye(3), devices=[device]), r"A needs a NumPy array, got \w+$"),
+    ]
+    for wrong in (None, "abc", b"abc", {}, print, Device(device), (i for i in range(3))):
+        for function, words in functions:
+            with pytest.raises(ArgumentTypeError, match=words):
+                function(wrong)
+    with pytest.raises(ArgumentTypeError, match=r"^sum: x is a masked array, whose mask would be lost"):
+        total(np.ma.masked_array(np.ones(3), [0, 1, 0]), device=device)
+    for dtype, remedy in ((np.clongdouble, r"b\.astype\(np\.complex128\)"), ("M8[D]", "pass an array of numbers")):
+        with pytest.raises(DTypeError, match=f"{remedy}$"):
+            sparse.spsolve(A, np.zeros(3, dtype), device=device)
+        with pytest.raises(DTypeError, match=f"{remedy}$"):
+            linalg.solve(np.eye(3), np.zeros(3, dtype), device=device)
+    with pytest.raises(ArgumentTypeError, match=r"got csr_array; .* A\.toarray\(\) is dense$"):
+        blas.gemm(1.0, A, np.eye(3), 0.0, np.eye(3), devices=[device])
+    for nothing in (None, "abc"):
+        with pytest.raises(ArgumentTypeError, match=r"argument 1 is .*, not an array: pass an array, or leave it out$"):
+            offload_args(nothing, device=device).open()  # type: ignore[call-overload]
+    with pytest.raises(ArgumentTypeError, match=r"not an array: pass an array$"):
+        offload_args(print, device=device).open()  # type: ignore[call-overload]
+
+
+def test_a_tuple_or_an_array_in_the_place_of_a_function_or_a_type_is_refused(device: str) -> None:
+    x = np.ones(3)
+    with pytest.raises(ArgumentTypeError, match=r"^call: function needs a function, got a tuple; write call\("):
+        call((x,), x, device=device)  # type: ignore[arg-type]
+    wrong: Any
+    for wrong in (x, np.ones((2, 2)), None, 3, [1.0, 2.0]):
+        with pytest.raises(SignatureError, match=r"^reduce: operation needs one of sum, prod, .*; got "):
+            kernels.reduce(wrong, x=np.float64)
+        with pytest.raises(SignatureError, match=r"^elementwise: x needs a type, such as In\[np\.float64\] "):
+            kernels.elementwise("y = x", x=wrong, y=Out[np.float64])
+
+
+def test_devices_of_ranks_are_refused_by_their_place() -> None:
+    wrong: Any
+    for wrong in (3, None, "host", b"host", np.array(1.0), [], {}):
+        with pytest.raises(ArgumentTypeError, match=r"^Communicator\.all: devices needs a list such as "):
+            Communicator.all(wrong)
+    for wrong in (["host", 1.0], ("host", None), np.ones(2)):
+        with pytest.raises(ArgumentError, match=r"^Communicator\.all: devices\[\d\] needs a string such as "):
+            Communicator.all(wrong)
+    wrong = (name for name in ["host"])
+    for rank in Communicator.all(wrong):
+        rank.close()
+
+
+def test_a_stream_that_is_none_names_what_is_needed() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"got int; pass an object whose method __cuda_stream__ returns \(0, "):
+        offload_args(np.ones(3), device="host", stream=1).open()
+    with pytest.raises(ArgumentTypeError, match=r"got str; leave it out: the region has a stream of its own$"):
+        offload_args(np.ones(3), device="host", stream="mine").open()

@@ -19,6 +19,7 @@ from ..._syntax import parse, parse_expression
 from ...arguments import InOut, Out, Parameter
 from ...display import shown
 from ...errors import KernelError, SignatureError
+from ...pointers import DevicePtr
 from ..partitions import Linear1D
 from .calls import CALLS
 from .decorated import PythonKernel
@@ -155,10 +156,13 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
         remedy = "" if isinstance(name, str) else ": an array or a number of the formula needs another name"
         raise SignatureError(f"elementwise: name needs a name as in Python, such as 'axpy', got {shown(name)}{remedy}")
     for key, parameter in parameters.items():
-        if isinstance(parameter, str):
+        is_array = isinstance(parameter, (np.ndarray, np.generic, DevicePtr))
+        is_value = parameter is None or isinstance(parameter, (str, bytes, int, float, complex, list, tuple, dict))
+        if is_array or (is_value and not isinstance(parameter, Parameter)):
+            got = f"{shown(parameter)}, which is for offload" if is_array else shown(parameter)
             raise SignatureError(
                 f"elementwise: {key} needs a type, such as In[np.float64] or Out[np.float64] for an array, np.float64 "
-                f"for a number; got {parameter!r}"
+                f"for a number; got {got}"
             )
     if not written:
         raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")

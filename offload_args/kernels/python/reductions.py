@@ -25,7 +25,7 @@ from ..._syntax import parse, parse_expression
 from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
 from ...display import answering, plural, shown
-from ...dtypes import code_of, converted, of_parameter, spelled
+from ...dtypes import as_array, code_of, converted, of_parameter, spelled
 from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
@@ -304,7 +304,8 @@ class Reduction:
             return None
         if scratch is not None:
             raise ArgumentError(f"{self.operation}: scratch is for lent arrays; NumPy arrays need none: leave it out")
-        arrays = [np.asarray(array) for array in operands]
+        named = zip(self.parameters, operands, strict=True)
+        arrays = [as_array(f"{self.operation}: {name}", array) for name, array in named]
         lines, _ = self._shape(arrays)
         output = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
         if not isinstance(output, np.ndarray):
@@ -462,13 +463,13 @@ def reduce(
     See also: kernels.elementwise, kernels.Reduction, kernel; docs/guide/python-kernels.md.
     """
     known = (*_FORMS, *_PLACES)
-    if operation not in known:
-        name = getattr(operation, "__name__", operation)
+    if not isinstance(operation, str) or operation not in known:
+        name = getattr(operation, "__name__", operation if isinstance(operation, str) else "")
         if name in ("mean", "average"):
             remedy = "; for a mean, divide the sum by x.size"
         else:
             remedy = f"; write {name!r}" if name in known else ""
-            call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name) if isinstance(name, str) else None
+            call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name)
             if call and call[1] in known:
                 remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {call[2]!r}, ...)"
         raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
