@@ -3,6 +3,7 @@
 #include "module.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { POLL_US = 50000 }; /* the kernel may deliver a signal to another thread, which does not end the wait */
 
@@ -22,10 +23,12 @@ static void run(void *argument) {
 }
 
 /* Waits for the end. Returns the first exception of a signal handler, after which stop() has been called; NULL if
- * there is none. */
-static PyObject *wait_for(const Work *work, PyObject *stop) {
+ * there is none. Sets *is_over to 0 if a handler has forked this process, in which the work then never ends. */
+static PyObject *wait_for(const Work *work, PyObject *stop, int *is_over) {
   PyObject *raised = NULL;
   int is_stopped = 0;
+  const pid_t process = getpid();
+  *is_over = 1;
   for (PyLockStatus got = PY_LOCK_FAILURE; got != PY_LOCK_ACQUIRED;) {
     Py_BEGIN_ALLOW_THREADS;
     got = PyThread_acquire_lock_timed(work->ended, POLL_US, 1);
@@ -42,6 +45,10 @@ static PyObject *wait_for(const Work *work, PyObject *stop) {
       Py_XDECREF(value);
       Py_XDECREF(traceback);
     }
+    if (got != PY_LOCK_ACQUIRED && getpid() != process) {
+      *is_over = PyThread_acquire_lock(work->ended, NOWAIT_LOCK) == PY_LOCK_ACQUIRED;
+      break;
+    }
     if (raised != NULL && !is_stopped && got != PY_LOCK_ACQUIRED) {
       PyObject *none = PyObject_CallNoArgs(stop);
       if (none != NULL) is_stopped = 1;
@@ -54,7 +61,8 @@ static PyObject *wait_for(const Work *work, PyObject *stop) {
 
 /* (work, stop): calls work() on another thread, and waits for its end. work() returns a note or None, and an exception
  * or None. If a signal handler raises meanwhile, calls stop(), and raises the handler's exception after the end, with
- * the note. Otherwise returns the exception or None. */
+ * the note. Otherwise returns the exception or None. In a process that a handler has forked meanwhile, raises the
+ * handler's exception or ForkedError immediately. */
 static PyObject *finish(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *stop, *result = NULL;
   Work work = {0};
@@ -65,8 +73,12 @@ static PyObject *finish(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (PyThread_start_new_thread(run, &work) == (unsigned long)-1) {
     PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
   } else {
-    PyObject *note = NULL, *error = NULL, *raised = wait_for(&work, stop);
-    if (work.result != NULL && PyArg_ParseTuple(work.result, "OO", &note, &error) && raised == NULL) {
+    int is_over;
+    PyObject *note = NULL, *error = NULL, *raised = wait_for(&work, stop, &is_over);
+    if (!is_over) {
+      oa_counters counters = OA_SIZED(oa_counters);
+      if (raised == NULL) fail(oa_device_get_counters(0, &counters)); /* no core function works in a forked child */
+    } else if (work.result != NULL && PyArg_ParseTuple(work.result, "OO", &note, &error) && raised == NULL) {
       result = error;
       Py_INCREF(result);
     } else if (work.result == NULL) {

@@ -24,7 +24,7 @@ from .. import _core
 from .._names import rename
 from .._operands import checking
 from ..arguments import In, InOut, Out, Scratch
-from ..errors import CaptureError, DeviceMemoryError, DirectionError, OffloadError, PresentError
+from ..errors import CaptureError, DeviceMemoryError, DirectionError, ForkedError, OffloadError, PresentError
 from ..regions import offload_args
 
 if TYPE_CHECKING:
@@ -339,7 +339,11 @@ def finish(
             sleep(0.0001)  # `join` would register this thread, which `threading` then never forgets
         return outcome
 
-    error = _core.finish(start_and_wait, stop)
+    try:
+        error = _core.finish(start_and_wait, stop)
+    except ForkedError as failure:
+        rename(failure, r"^Device\.counters", name)
+        raise
     try:
         if error is not None:
             raise error

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from helpers.arrays import ramp
-from helpers.processes import python
+from helpers.processes import printed, python
 from offload_args import Device, blas, linalg, offload_args, sparse, trace, update
 from offload_args.errors import ForkedError
 
@@ -79,6 +79,44 @@ def test_a_region_refused_in_a_child_leaves_the_array_writable(device: str) -> N
     code = LENT_ELSEWHERE.format(device=device)
     ran = python(code)
     assert (ran.stdout, ran.stderr) == ("7 True\n", "")
+
+
+FORKED_BY_A_HANDLER = """
+import os, signal, warnings
+import numpy as np
+from offload_args import blas, testing
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+A, C, process, children = np.ones((40, 40)), np.zeros((40, 40)), os.getpid(), []
+
+def handler(*_):
+    children.append(os.fork())
+    if {raises} and os.getpid() != process:
+        raise KeyError("handler")
+
+def multiply():
+    blas.symm(1.0, A, A, 0.0, C, devices=["sim:0"])
+
+multiply()  # imports modules
+signal.signal(signal.SIGALRM, handler)
+testing.sim_device(delay_us=20000)
+signal.setitimer(signal.ITIMER_REAL, 0.03)
+try:
+    multiply()
+except Exception as error:
+    print(type(error).__name__, str(error)[:9], os.getpid() == process, flush=True)
+    os._exit(0)
+print(os.waitpid(children[0], 0)[1], C.sum())
+"""
+
+
+@pytest.mark.promise("T21")
+@pytest.mark.parametrize("raises", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_signal_handler_may_fork_during_a_call_with_devices(raises: bool) -> None:
+    # Without this variable, OpenBLAS may wait for its threads for ever in the parent's fork, also without this package.
+    came = printed(FORKED_BY_A_HANDLER.format(raises=raises), OPENBLAS_NUM_THREADS="1")
+    child = "KeyError 'handler'" if raises else "ForkedError blas.symm"
+    assert came == f"{child} False\n0 64000.0\n"
 
 
 @pytest.mark.promise("T21")
