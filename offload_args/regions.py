@@ -61,6 +61,11 @@ if TYPE_CHECKING:
     _E = TypeVar("_E", bound=np.generic, default=Any)
     _F = TypeVar("_F", bound=np.generic, default=Any)
 
+#: The codes of functions that enter regions for their callers: the lines that enter them are those of the callers.
+ENTERING_CODES: Final = [
+    contextlib.ExitStack.enter_context.__code__,
+    contextlib._GeneratorContextManager.__enter__.__code__,
+]
 _OF_POINTERS: Final = "dtype shape size nbytes device address ld fill assign copy_from to_host live strides".split()
 _INSTEAD: Final = {
     **{name: f"{name} of a pointer, as in dx.{name}" for name in _OF_POINTERS},
@@ -632,7 +637,7 @@ _core.setup(
     inside=_warn_inside,
     collected=_warn_collected,
     guarding=_guarding,
-    enter_context=contextlib.ExitStack.enter_context.__code__,
+    entering_codes=ENTERING_CODES,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
 atexit.register(_core.at_exit)

@@ -99,11 +99,11 @@ static int read_module(const char *name, const Attribute *attributes) {
 }
 
 /* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options, inside,
- * collected, enter_context, guarding, find_driver): struct python describes each one. */
+ * collected, entering_codes, guarding, find_driver): struct python describes each one. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"pointer",      "declared", "errors",         "resolve",       "refuse",
-                          "is_array",     "load",     "default_device", "region",        "device",
-                          "read_options", "inside",   "collected",      "enter_context", "guarding",
+  static char *names[] = {"pointer",      "declared", "errors",         "resolve",        "refuse",
+                          "is_array",     "load",     "default_device", "region",         "device",
+                          "read_options", "inside",   "collected",      "entering_codes", "guarding",
                           "find_driver",  NULL};
   static const Attribute of_numpy[] = {{"ndarray", &python.ndarray},
                                        {"bool_", &python.numpy_bool},
@@ -126,7 +126,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOOOOOOO", names, &python.pointer, &PyTuple_Type,
                                    &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
                                    &python.default_device, &python.region, &python.device, &python.read_options,
-                                   &python.inside, &python.collected, &python.enter_context, &python.guarding,
+                                   &python.inside, &python.collected, &python.entering_codes, &python.guarding,
                                    &python.find_driver) ||
       read_module("numpy", of_numpy) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
@@ -139,7 +139,7 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   }
   PyObject *held[] = {python.pointer,   python.resolve,        python.refuse,   python.is_array,     python.load,
                       python.region,    python.default_device, python.device,   python.read_options, python.inside,
-                      python.collected, python.enter_context,  python.guarding, python.find_driver};
+                      python.collected, python.entering_codes, python.guarding, python.find_driver};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_INCREF(held[i]); /* until the process ends */
   oa_library_set_loader(load_library);
   oa_driver_set_finder(find_driver);

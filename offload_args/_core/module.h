@@ -54,7 +54,7 @@ struct python {
   PyObject *guard_error;       /* GuardError */
   PyObject *inside;            /* (outer region, position): warns of a region that open() entered inside another one */
   PyObject *collected;         /* ((code, line) or None): warns of a region that was collected while it was open */
-  PyObject *enter_context;     /* the code of ExitStack.enter_context */
+  PyObject *entering_codes;    /* a list: the codes of functions that enter regions for their callers */
   PyObject *collect;           /* gc.collect: PyGC_Collect does nothing if automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;              /* while traced: (tag) */

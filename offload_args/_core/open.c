@@ -5,21 +5,27 @@
  * are its arrays. */
 static Region *youngest;
 
-/* Sets the region's code and line to its caller's, or, if an ExitStack enters it, to the stack's caller's. */
+/* Returns whether a function enters regions for its caller, as ExitStack.enter_context does. */
+static int enters_for_caller(PyObject *code) {
+  for (Py_ssize_t i = PyList_Size(python.entering_codes); i-- > 0;)
+    if (PyList_GetItem(python.entering_codes, i) == code) return 1;
+  return 0;
+}
+
+/* Sets the region's code and line to those of the nearest caller that does not enter it for another function. */
 static void note_place(Region *self) {
-  PyFrameObject *frame = PyEval_GetFrame();
-  PyObject *back = NULL;
-  if (frame == NULL) return;
-  self->code = (PyObject *)PyFrame_GetCode(frame);
-  if (self->code == python.enter_context) {
-    back = PyObject_GetAttrString((PyObject *)frame, "f_back");
-    Py_DECREF(self->code);
-    frame = (PyFrameObject *)back;
-    self->code = back == NULL || back == Py_None ? NULL : (PyObject *)PyFrame_GetCode(frame);
+  PyObject *frame = Py_XNewRef((PyObject *)PyEval_GetFrame());
+  while (frame != NULL && frame != Py_None) {
+    self->code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+    if (!enters_for_caller(self->code)) break;
+    Py_CLEAR(self->code);
+    PyObject *back = PyObject_GetAttrString(frame, "f_back");
+    if (back == NULL) PyErr_Clear();
+    Py_DECREF(frame);
+    frame = back;
   }
-  if (self->code != NULL) self->line = PyFrame_GetLineNumber(frame);
-  if (back == NULL) PyErr_Clear();
-  Py_XDECREF(back);
+  if (self->code != NULL) self->line = PyFrame_GetLineNumber((PyFrameObject *)frame);
+  Py_XDECREF(frame);
 }
 
 int list_open(Region *self, int by_open) {

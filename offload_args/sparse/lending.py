@@ -8,6 +8,7 @@ from .._operands import need_bool
 from .._signatures import telling
 from ..display import answering
 from ..errors import HostAccessError, RegionError
+from ..regions import ENTERING_CODES
 from .matrix import LentMatrix, lent
 from .products import matmul
 
@@ -75,6 +76,9 @@ class Lending:
 
     def __repr__(self) -> str:
         return "<with sparse.lend(A) as dA>"
+
+
+ENTERING_CODES.extend([Lending.__enter__.__code__, lent.__wrapped__.__code__])  # type: ignore[attr-defined]
 
 
 @telling
