@@ -104,6 +104,8 @@ def of_package(name: str, names: Sequence[str]) -> str:
     for module in ("linalg", "blas", "lapack", "kernels", "fft", "sparse"):
         if not name.startswith("_") and name in _public(module):
             return f"; {module}.{name} is one, by from offload_args import {module}"
+    if name in ("ndarray", "Array", "Tensor", "tensor", "GPUArray", "DeviceArray"):
+        return "; arrays are NumPy's: make one by np.array(...), and lend it by offload_args(x)"
     if name in ("array", "asarray", "ascontiguousarray", "asfortranarray", "zeros", "ones", "full", "arange", "eye"):
         return f"; arrays are NumPy's: make one by np.{name}(...), and lend it by offload_args(x)"
     if name in ("zeros_like", "empty_like", "ones_like"):

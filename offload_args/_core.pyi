@@ -355,7 +355,7 @@ def setup(
     read_options: Callable[[Device | str | None, object, str], tuple[int, int | None, bool]],
     inside: Callable[[offload_args, int], None],
     collected: Callable[[tuple[CodeType, int] | None], None],
-    enter_context: CodeType,
+    entering_codes: list[CodeType],
     guarding: Callable[[offload_args], tuple[bytes, tuple[bytes, ...]]],
 ) -> None: ...
 def take_touch() -> str: ...

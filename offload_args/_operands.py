@@ -90,6 +90,8 @@ def need_option(function: str, subject: str, value: object, known: Sequence[str]
             meant = numbers[value] if 0 <= value < len(numbers) else ""
         elif meant in ("LOWER", "UPPER", "LEFT", "RIGHT", "TRANSPOSE", "NONE", "CONJUGATE"):
             meant = meant[0]
+        elif isinstance(value, str) and value.lower() in known:
+            meant = value.lower()
         remedy = f'; write {subject}="{meant}"' if meant in known else ""
         raise ArgumentError(f"{function}: {subject} must be {allowed}, got {shown(value)}{remedy}") from None
 
@@ -185,6 +187,8 @@ def need_dtype(
         wanted = "float64" if "float64" in names else names[0]
         if not remedy and (not is_complex(pointer._dtype_code) or wanted.startswith("complex")):
             remedy = f"; {converted(operand, wanted, pointer)}"
+        if wanted == "int32" and pointer.dtype.kind in "fc":  # such an operand often stands in the place of another
+            remedy = f"; make it by np.empty({pointer._shape}, np.int32), or write the arguments in their order"
         raise DTypeError(f"{function}: {operand} needs {allowed}{reason}, got {pointer.dtype}{remedy}") from None
 
 

@@ -7,6 +7,7 @@ NVIDIA GPUs. `sim:0` to `sim:7` are simulated devices for strict tests.
 from __future__ import annotations
 
 import math
+import operator
 import os
 import re
 from functools import cache
@@ -187,7 +188,11 @@ class Device:
 
         See also: Device.all, Device.default; docs/guide/devices.md.
         """
-        return cls(f"{gpu_backend()}:{shown(index)}")
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise ArgumentTypeError(f"Device.from_index: index needs a whole number, got {shown(index)}") from None
+        return cls(f"{gpu_backend()}:{shown(number)}")
 
     @property
     def backend(self) -> str:

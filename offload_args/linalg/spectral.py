@@ -305,7 +305,9 @@ def qr(
     See also: linalg.lstsq, lapack.geqrf, lapack.ormqr; docs/guide/linalg.md.
     """
     if mode not in ("reduced", "complete", "r", "raw"):
-        raise ArgumentError(f'linalg.qr: mode must be "reduced", "complete", "r" or "raw", got {shown(mode)}')
+        meant = {"economic": "reduced", "full": "complete", "R": "r"}.get(mode) if isinstance(mode, str) else None
+        remedy = f'; write mode="{meant}"' if meant else ""
+        raise ArgumentError(f'linalg.qr: mode must be "reduced", "complete", "r" or "raw", got {shown(mode)}{remedy}')
     call = Call("linalg.qr", device, "lapack.geqrf and orgqr", a=a)
     *batch, m, n = call.need_stack()
     k = min(m, n)

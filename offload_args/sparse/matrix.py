@@ -31,7 +31,7 @@ M = TypeVar("M", bound="LentMatrix")
 _TRANSPOSED: Final = {"csr": "csc", "csc": "csr"}
 # {an attribute of SciPy's matrices: the remedy}
 _INSTEAD: Final = {
-    **dict.fromkeys(("toarray", "todense"), "to_host().toarray() makes a NumPy array"),
+    **dict.fromkeys(("toarray", "todense", "A"), "to_host().toarray() makes a NumPy array"),
     **dict.fromkeys(("tocsr", "tocsc", "tocoo", "asformat"), "use sparse.convert(A, format)"),
     **dict.fromkeys(("dot", "matmul"), "use sparse.matmul(A, x), or A @ x"),
     **dict.fromkeys(("indices", "indptr", "row", "col"), "use arrays, which has data and both arrays of indices"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import offload_args as package
 from helpers.arrays import ramp
 from offload_args import (
+    Communicator,
+    Device,
     HostAttributeError,
     In,
     Out,
@@ -23,9 +27,13 @@ from offload_args import (
     cblas,
     cublas,
     fft,
+    kernels,
     lapack,
     lapacke,
+    linalg,
+    offload,
     offload_args,
+    open_regions,
     rocblas,
     sparse,
     testing,
@@ -469,3 +477,44 @@ def test_values_of_another_kind_or_shape_name_a_conversion_that_works(device: st
             dn.assign("a")
         with pytest.raises(ArgumentError, match=r"fill: value needs one number, got \[1, 2\]; use assign\(values\)$"):
             dx.fill([1, 2])
+
+
+def test_arrays_of_other_shapes_for_a_formula_name_a_change_that_works(device: str) -> None:
+    twice = kernels.elementwise("y = 2 * x", x=In[np.float32], y=Out[np.float32])
+    for x, y, remedy in (
+        (np.ones((2, 2), np.float32), np.empty(4, np.float32), r"lend x\.reshape\(\(4,\)\)"),
+        (np.ones(1, np.float32), np.empty(4, np.float32), r"lend np\.broadcast_to\(x, \(4,\)\)\.copy\(\)"),
+        (np.ones(3, np.float32), np.empty(4, np.float32), "lend arrays of one shape"),
+    ):
+        with pytest.raises(ArgumentError, match=f"nothing is broadcast: {remedy}$") as raised:
+            offload(twice, x, y, device=device)
+        text = re.search(r"lend (\S+\(.*\))$", str(raised.value))
+        if text is not None:
+            offload(twice, eval(text[1], {"np": np, "x": x}), y, device=device)
+            np.testing.assert_array_equal(y, 2)
+
+
+def test_options_and_names_of_other_packages_are_told_in_those_of_this_one(device: str) -> None:
+    with pytest.raises(ArgumentError, match=r'; write mode="reduced"$'):
+        linalg.qr(np.eye(3), mode="economic", device=device)  # type: ignore[call-overload]
+    with pytest.raises(ArgumentTypeError, match=r"^Device\.from_index: index needs a whole number, got 'a'$"):
+        Device.from_index("a")  # type: ignore[arg-type]
+    with pytest.raises(
+        AttributeError, match=r"'ndarray'; arrays are NumPy's: make one by np\.array\(\.\.\.\), and lend"
+    ):
+        _ = package.ndarray  # type: ignore[attr-defined]
+    x, (rank,) = np.ones(3), Communicator.all([device])
+    with rank, offload_args(x, device=device) as (dx,), pytest.raises(ArgumentError, match=r'; write op="sum"$'):
+        rank.all_reduce(dx, dx, op="SUM")  # type: ignore[arg-type]
+    with pytest.raises(
+        DTypeError, match=r"ipiv needs int32, .*; make it by np\.empty\(\(3,\), np\.int32\), or write the ar"
+    ):
+        call(lapack.gesv, np.eye(3), np.ones(3), np.empty(3, np.int32), device=device)
+
+
+def test_a_region_of_a_sparse_matrix_shows_the_line_that_lends_it(device: str) -> None:
+    with sparse.lend(scipy.sparse.csr_array(np.eye(3)), device=device), contextlib.ExitStack() as stack:
+        stack.enter_context(sparse.lend(scipy.sparse.csr_array(np.eye(2)), device=device))
+        line = inspect.currentframe().f_lineno  # type: ignore[union-attr]
+        places = [re.search(r"test_remedies\.py:(\d+), ", repr(region)) for region in open_regions()]
+    assert [int(place[1]) for place in places if place] == [line - 2, line - 1]

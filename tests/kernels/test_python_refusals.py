@@ -699,6 +699,7 @@ def test_words_of_kernels_are_refused_outside() -> None:
         ("print(y[i])", "kernels print nothing: write the value into an array"),
         ("y[i] = np.sum(x)", r"x without a subscript: .*for a sum or maximum, write the loop, or use kernels\.reduce$"),
         ("y[i] = x.mean()", r"x\.mean: an array has size, .* use kernels\.reduce$"),
+        ("y[i] = np.sqrt", r"np\.sqrt: it is a function: call it, as in np\.sqrt\(\.\.\.\)$"),
         ("y[i] = exp(x[i])", r"the name exp: nothing has it: write math\.exp$"),
         ("y[i] = sign(x[i])", r"the name sign: kernels do not have this function: write \(x > 0\) - \(x < 0\)"),
         ("y[i] = maximum(x[i], 0)", r"the name maximum: nothing has it: write np\.maximum$"),

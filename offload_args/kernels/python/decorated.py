@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import re
 import sys
@@ -69,6 +70,12 @@ def _own_code() -> str:
 def _symbol(name: str) -> str:
     """Return the name that a kernel has in its module."""
     return name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) else f"kernel_{name.encode().hex()}"
+
+
+def _is_broadcast(shape: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    """Return whether NumPy broadcasts a shape to another one."""
+    pairs = zip(reversed(shape), reversed(others), strict=False)
+    return len(shape) <= len(others) and all(extent in (1, other) for extent, other in pairs)
 
 
 def _is_turned(pointer: Any) -> bool:
@@ -240,10 +247,15 @@ class PythonKernel(Kernel):
                     "as x.reshape(rows, columns)"
                 )
             if like >= 0 and shape != (others := self._shape_of(like, arguments[like])):
-                other, formal = self._formals[like].name, self._formals[argument]
+                other, own = self._formals[like].name, self._formals[argument].own_name or "x"
+                remedy = "lend arrays of one shape"
+                if math.prod(shape) == math.prod(others):
+                    remedy = f"lend {own}.reshape({others})"
+                elif _is_broadcast(shape, others):
+                    remedy = f"lend np.broadcast_to({own}, {others}).copy()"
                 raise ArgumentError(
                     f"{subject} needs the shape of {other}, whose mine() gives its indices: {others}; got {shape}: "
-                    f"nothing is broadcast: lend np.broadcast_to({formal.own_name or 'x'}, {others}).copy()"
+                    f"nothing is broadcast: {remedy}"
                 )
             if like >= 0 and ordered and rank == 2 and _is_turned(array) != _is_turned(arguments[like]):
                 raise ArgumentError(

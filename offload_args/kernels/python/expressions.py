@@ -11,6 +11,7 @@ import copy
 import numbers
 import operator
 from collections.abc import Callable, Hashable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -304,9 +305,12 @@ class Expressions(Names):
             return self.constant(node, value)
         if isinstance(value, np.ndarray):
             self.refuse(node, f"the array {ast.unparse(node)}", "pass it as an argument that is In")
+        text = ast.unparse(node)
+        if isinstance(value, (FunctionType, np.ufunc, BuiltinFunctionType)):
+            self.refuse(node, text, f"it is a function: call it, as in {text}(...)")
         self.refuse(
             node,
-            f"{ast.unparse(node)}, {shown(value):.60}",
+            f"{text}, {shown(value):.60}",
             "a kernel reads numbers and tuples of numbers from outside",
         )
 
