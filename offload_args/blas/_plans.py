@@ -96,7 +96,7 @@ def planned(
         defaults = function.__kwdefaults__ or {}
         known = (routine or strided).options  # type: ignore[union-attr]
         turned_options = list(range(len(chosen)))
-        if turned:  # each matrix keeps its option
+        if turned and all(of for _, _, of in chosen):  # each matrix keeps its option
             turned_options.sort(key=lambda i: places.index(order.index(chosen[i][2])))
         rules = tuple(
             (

@@ -324,7 +324,14 @@ def syr2k(
 
 
 @planned(
-    HER2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="columns", product=GEMM
+    HER2K,
+    "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn",
+    "n k",
+    "uplo^C trans^",
+    turned="alpha B A beta C",
+    hermitian="one order",
+    names_turned={"A": "B", "B": "A"},
+    product=GEMM,
 )
 @level3
 def her2k(

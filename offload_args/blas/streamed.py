@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from .. import _core
 from .._names import rename
 from .._operands import LETTERS, need_option, of_sparse
 from ..arguments import In, InOut, Out
@@ -251,13 +250,13 @@ def _in_panels(work: _Product, rows: int) -> float:
 
 
 def _lend_panels(work: _Product, conjugates: bool) -> bool:
-    """Return whether panels can be lent: no array has gaps along both axes, and all have one order if it `conjugates`.
+    """Return whether panels can be lent without packing, and all arrays have one order if it `conjugates`.
 
-    Other arrays are computed by tiles, which are packed in one order. So is an array that is lent already and is
-    reversed in memory: a pointer to its part would be reversed, too.
+    Other arrays are computed by tiles, which are packed in one order. Regions pack arrays that have gaps along both
+    axes, are reversed in memory, or are not aligned.
     """
     arrays = work.A, work.B, work.C
-    if any(min(array.strides) < 0 and _core.is_lent_in_part(array) for array in arrays):
+    if any(min(array.strides) < 0 or not array.flags.aligned for array in arrays):
         return False
     axes = {array.strides.index(array.itemsize) if array.itemsize in array.strides else -1 for array in arrays}
     return -1 not in axes and not (conjugates and len(axes) > 1)

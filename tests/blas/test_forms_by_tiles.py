@@ -97,6 +97,25 @@ def test_right_sides_of_one_dimension_that_a_region_has_packed(device: Device, f
         assert len(warned) == 1  # no tile packs the array again
 
 
+def unaligned(A: Matrix) -> Matrix:
+    B: Matrix = np.ndarray(A.shape, A.dtype, np.zeros(A.nbytes + 1, np.uint8).data, 1)
+    B[...] = A
+    return B
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("form", [reversed_rows, unaligned])
+def test_a_product_of_arrays_that_are_not_lent_packs_none_as_a_whole(
+    device: Device, form: Callable[..., Matrix]
+) -> None:
+    operands, call = CALLS["gemm"]
+    expected = 2 * operands[2] + operands[0] @ operands[1]
+    for i in range(3):
+        arrays = [form(operand) if j == i else operand.copy() for j, operand in enumerate(operands)]
+        call(*arrays, [device])
+        assert np.array_equal(arrays[2], expected)
+
+
 def test_a_packed_out_is_refused_before_anything_moves(device: Device) -> None:
     A, C = whole(1), gaps_along_both_axes(whole(2))
     before = C.copy()

@@ -490,8 +490,7 @@ def test_functions_of_matrices_in_panels_are_numpys(on: str, function: str, orde
                     getattr(blas, function)(*numbers_of(function, *pointers), **options)
             assert np.array_equal(result, expected), (dtype, options)
             assert all(map(np.array_equal, inputs, before))
-            is_in_python = function == "her2k" and dtype == "complex128" and order == "C"
-            assert calls_of(recording) == 1 if is_in_python else calls_of(recording) > 4, (dtype, options)
+            assert calls_of(recording) > 4, (dtype, options)
             assert moved.bytes_up <= sum(array.nbytes for array in operands)
             assert moved.bytes_down <= result.nbytes
 
