@@ -162,8 +162,8 @@ class CommunicatorError(OffloadError, RuntimeError):
         super().__init__(text)
         self.ranks = tuple(ranks)
 
-    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, ...]]]:
-        return type(self), (str(self), self.ranks)
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, ...]], dict[str, object]]:
+        return type(self), (str(self), self.ranks), self.__dict__  # which has the notes
 
 
 class StaleGraphError(OffloadError, RuntimeError):

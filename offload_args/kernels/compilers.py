@@ -217,6 +217,12 @@ def _check_text(subject: str, text: object, errors: str = "strict") -> None:
 
 def program_of(source: str, name: str, options: Sequence[str]) -> Program:
     """Return the arguments of Kernel.compile. Raises ArgumentError for an argument that no compiler takes."""
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and re.fullmatch(r"[^\s{};]+\.\w{1,4}", source)):
+        path = os.fspath(source)
+        raise ArgumentError(
+            f"Kernel.compile: source needs the text of a source, got the path {path!r}; pass "
+            f"pathlib.Path({path!r}).read_text()"
+        )
     _check_text("source", source)
     _check_text("name", name)
     if isinstance(options, str) or not isinstance(options, Sequence):

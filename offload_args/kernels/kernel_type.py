@@ -223,7 +223,8 @@ class Kernel(_core.Kernel):
         facts = used.image.kernels.get(used.image.symbols.get(name, name))
         if facts is None:
             listed = ", ".join(used.image.kernels) or "none"
-            raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}")
+            remedy = "" if used.image.kernels else ": a kernel begins with OA_KERNEL(name, ...)"
+            raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}{remedy}")
         if used is checked and facts.parameters is not None:
             facts = replace(facts, parameters=facts.parameters[:-1])
         kernel = cls(plain, name, signature, facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
-from typing import Any, final, overload
+from typing import TYPE_CHECKING, Any, final, overload
 
 from .._signatures import telling
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
@@ -118,6 +118,8 @@ class Module(Variables):
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.kernel: name needs a string, got {type(name).__name__}")
+        if len(signature) == 1 and type(signature[0]) in (list, tuple):
+            raise SignatureError(f"Module.kernel: the types stand by position: write module.kernel({name!r}, *types)")
         known = self._loaded.image.kernels
         if name not in known and self._loaded.image.whole:
             near = difflib.get_close_matches(name, known, 1)
@@ -129,6 +131,14 @@ class Module(Variables):
         if facts is None or facts.parameters is None:
             raise SignatureError(f"{name}: {self.name} says nothing of its parameters; declare them all")
         return UndeclaredKernel(self._loaded, facts)
+
+    if not TYPE_CHECKING:  # static checkers report an unknown attribute
+
+        def __getattr__(self, name: str) -> Any:
+            loaded = None if name.startswith("_") else getattr(self, "_loaded", None)
+            if loaded is not None and name in loaded.image.kernels:
+                raise AttributeError(f"Module has no attribute {name!r}; use kernel({name!r}, *types)", name=name)
+            return super().__getattr__(name)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         return pickled(loaded_again, self._loaded.image.data, self._loaded.name, "")

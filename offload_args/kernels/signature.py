@@ -193,7 +193,7 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
     Raises SignatureError for a type that no kernel takes. Raises it, too, if the module states another number of
     parameters, other sizes or places, or other pointers.
     """
-    if not isinstance(signature, Sequence):
+    if not isinstance(signature, Sequence) or isinstance(signature, (str, bytes, Parameter)):
         raise SignatureError(
             f"{kernel}: signature needs a list with a type for each parameter, got {type(signature).__name__}"
         )

@@ -59,6 +59,9 @@ class StackError(np.linalg.LinAlgError):
         super().__init__(text)
         self.info = info
 
+    def __reduce__(self) -> tuple[type[StackError], tuple[str, NDArray[np.int32]], dict[str, Any]]:
+        return type(self), (str(self), self.info), self.__dict__  # which has the notes
+
 
 def in_a_stack() -> bool:
     """Return whether the call is for one matrix of a stack, so that its failure does not affect the other matrices."""

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from helpers.arrays import ramp
-from offload_args import Device, In, Out, Scratch, blas, errors, offload_args, testing
+from offload_args import Device, In, Out, Scratch, blas, errors, lapack, offload_args, testing
 from offload_args.errors import (
     AliasError,
     ArgumentError,
@@ -334,3 +334,12 @@ def test_a_handled_error_keeps_nothing_alive(device: str) -> None:
         assert fails()() is None
     finally:
         gc.enable()
+
+
+def test_each_error_is_the_same_in_another_process() -> None:
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    for error in (*(kind("text") for kind in kinds), lapack.StackError("text", np.array([0, 3], np.int32))):
+        error.add_note("note")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == "text" and again.__notes__ == ["note"]
+    assert again.info.tolist() == [0, 3]

@@ -502,3 +502,26 @@ def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OFFLOAD_ARGS_CACHE", "off")
     cache.store("key", b"bytes")
     assert cache.find("key") is None
+
+
+def test_what_is_no_source_or_signature_is_told_what_to_write(device: str, tmp_path: Path) -> None:
+    types = [InOut[np.float32], np.int32]
+    source = """
+    #include <offload_args/kernel.h>
+    OA_KERNEL(twice, oa::InOut<float> x, int n) {
+      for (auto element : x.mine(oa::Linear1D(n), here)) *element *= 2;
+    }"""
+    (tmp_path / "twice.cu").write_text(source)
+    for path in (tmp_path / "twice.cu", str(tmp_path / "twice.cu")):
+        with pytest.raises(errors.ArgumentError, match=r"the path '.*'; pass pathlib\.Path\('.*'\)\.read_text\(\)$"):
+            Kernel.compile(path, "twice", types, device=device)  # type: ignore[arg-type]
+    with pytest.raises(errors.SignatureError, match=r"signature needs a list with a type for each parameter, got str$"):
+        Kernel.compile(source, "twice", "float*, int", device=device)
+    with pytest.raises(errors.ModuleError, match=r"it has none: a kernel begins with OA_KERNEL\(name, \.\.\.\)$"):
+        Kernel.compile("int x;", "twice", types, device=device)
+    Kernel.compile(source, "twice", types, device=device).save(tmp_path / "twice")
+    module = Module.load(tmp_path / "twice")
+    with pytest.raises(errors.SignatureError, match=r"by position: write module\.kernel\('twice', \*types\)$"):
+        module.kernel("twice", types)
+    with pytest.raises(AttributeError, match=r"^Module has no attribute 'twice'; use kernel\('twice', \*types\)$"):
+        _ = module.twice  # type: ignore[attr-defined]
