@@ -67,6 +67,12 @@ static int lapacke(const oa_lapack *l, const char *base, const char *format, ...
   return status ? status : info.integer ? OA_CALL_ODD : OA_OK;
 }
 
+static int read_info(const oa_lapack *l) {
+  int32_t info = -1;
+  OA_TRY(oa_pointer_read(l->info, &info, 1, (const int64_t[]){1}, (const int64_t[]){sizeof info}));
+  return info ? OA_CALL_ODD : OA_OK;
+}
+
 /* Makes a cuSOLVER call. `format` ends with the p of info. */
 static int cusolver(const oa_lapack *l, const char *base, const char *format, ...) {
   char name[16];
@@ -76,10 +82,16 @@ static int cusolver(const oa_lapack *l, const char *base, const char *format, ..
   va_start(passed, format);
   const int status = run(l, "cusolver", name, NULL, format, passed);
   va_end(passed);
-  if (status) return status;
-  int32_t info = -1;
-  OA_TRY(oa_pointer_read(l->info, &info, 1, (const int64_t[]){1}, (const int64_t[]){sizeof info}));
-  return info ? OA_CALL_ODD : OA_OK;
+  return status ? status : read_info(l);
+}
+
+/* Makes a call of cuSOLVER's 64-bit interface, whose last value is returned. */
+static int wide(const oa_lapack *l, const char *name, oa_value *result, const char *format, ...) {
+  va_list passed;
+  va_start(passed, format);
+  const int status = run(l, "cusolver", name, result, format, passed);
+  va_end(passed);
+  return status;
 }
 
 static int blas(const oa_lapack *l, const char *name, oa_value *result, const char *format, ...) {
@@ -101,6 +113,8 @@ static int64_t side_of(const oa_lapack *l, char side) { return l->gpu ? side == 
 static int64_t diagonal(const oa_lapack *l, char diag) { return l->gpu ? diag == 'U' : diag; }
 static int64_t cblas_operation(char trans) { return trans == 'N' ? 111 : trans == 'T' ? 112 : 113; }
 enum { COLUMNS = 102 };
+/* CUDA_R_32F, CUDA_R_64F, CUDA_C_32F or CUDA_C_64F */
+static int64_t type_of(const oa_lapack *l, int dtype) { return (l->real == OA_F64) + (dtype != l->real ? 4 : 0); }
 
 /* -- beginning and end -- */
 
@@ -171,8 +185,8 @@ int oa_lapack_potrs(oa_lapack *l, char uplo, int64_t n, int64_t nrhs, oa_any *A,
 }
 
 int oa_lapack_trtri(oa_lapack *l, char uplo, char diag, int64_t n, oa_any *A, int64_t lda) {
-  const int64_t type = (l->real == OA_F64) + (l->dtype != l->real ? 4 : 0); /* CUDA_R_32F and so on */
-  if (l->gpu) return cusolver(l, "xtrtri", "iiiipip", fill(l, uplo), diagonal(l, diag), n, type, A, lda, l->info);
+  if (l->gpu)
+    return cusolver(l, "xtrtri", "iiiipip", fill(l, uplo), diagonal(l, diag), n, type_of(l, l->dtype), A, lda, l->info);
   return lapacke(l, "trtri", "iiiipi", N(COLUMNS), fill(l, uplo), diagonal(l, diag), n, A, lda);
 }
 
@@ -231,25 +245,57 @@ int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, in
                  reals, iwork, integers);
 }
 
+/* Finds singular values, and vectors unless VT is NULL, of a tall A by its polar factors. A is kept. Returns
+ * OA_CALL_ODD if A is nearly singular: the results are those of another matrix then. */
+static int gesvdp(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U, int64_t ldu,
+                  oa_any *VT, int64_t ldvt) {
+  const int64_t type = type_of(l, l->dtype), real = type_of(l, l->real);
+  oa_any *copy, *V;
+  oa_value params = {0}, distance = {0};
+  OA_TRY(oa_lapack_scratch(l, l->dtype, m, n, &copy));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &V));
+  if (!VT) OA_TRY(oa_lapack_scratch(l, l->dtype, ldu = m, n, &U)); /* not written */
+  OA_TRY(oa_lapack_copy(l, m, n, A, lda, copy, m));
+  OA_TRY(wide(l, "create_params", &params, "R"));
+  int status = wide(l, "xgesvdp", &distance, "piiiiipiipipiipiipR", params.pointer, N(VT != NULL), N(1), m, n, type,
+                    copy, m, real, s, type, U, ldu, type, V, n, type, l->info);
+  const int destroyed = wide(l, "destroy_params", NULL, "p", params.pointer);
+  if (!status) status = destroyed;
+  if (!status) status = read_info(l);
+  if (!status && distance.real != 0) status = OA_CALL_ODD;
+  return status || !VT ? status : oa_lapack_transpose(l, 'C', n, n, V, n, VT, ldvt);
+}
+
+/* Returns whether gesvdp has this job, for m >= n, and is the faster function. In single precision, most larger
+ * matrices are too close to singular. */
+static bool is_for_polar_factors(const oa_lapack *l, char job, int64_t m, int64_t n) {
+  enum { FEWEST = 32, MOST_SINGLE = 512 };
+  return (job != 'A' || m == n) && n >= FEWEST && (l->real == OA_F64 || n <= MOST_SINGLE);
+}
+
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
                     int64_t ldu, oa_any *VT, int64_t ldvt) {
   static const char form[] = "iiiipippipip";
+  oa_any *vectors = job == 'N' ? NULL : VT;
   if (job == 'N') { /* without vectors, U and VT are not touched */
     U = VT = A;
     ldu = lda > m ? lda : m;
     ldvt = lda > n ? lda : n;
   }
   const int64_t less = m < n ? m : n;
-  if (l->gpu && m >= n) return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
+  if (l->gpu && m >= n) {
+    if (is_for_polar_factors(l, job, m, n) && gesvdp(l, m, n, A, lda, s, U, ldu, vectors, ldvt) == OA_OK) return OA_OK;
+    return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
+  }
   if (l->gpu) { /* gesvd takes only tall matrices, so a wide A is transposed: A^H = V S U^H */
     const int64_t columns = job == 'A' ? n : less;
     oa_any *tall, *V = NULL, *UH = NULL;
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, m, &tall));
     OA_TRY(oa_lapack_transpose(l, 'C', n, m, A, lda, tall, n));
-    if (job == 'N') return cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, tall, n, tall, n, l->info);
+    if (job == 'N') return oa_lapack_gesvd(l, job, n, m, tall, n, s, tall, n, tall, n);
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, columns, &V));
     OA_TRY(oa_lapack_scratch(l, l->dtype, m, m, &UH));
-    OA_TRY(cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, V, n, UH, m, l->info));
+    OA_TRY(oa_lapack_gesvd(l, job, n, m, tall, n, s, V, n, UH, m));
     OA_TRY(oa_lapack_transpose(l, 'C', m, m, UH, m, U, ldu));
     return oa_lapack_transpose(l, 'C', columns, n, V, n, VT, ldvt);
   }

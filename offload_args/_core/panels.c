@@ -10,12 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_PANELS = 16, UNIT = 128, FEWEST_SIZE = 512 };
+enum { MOST_PANELS = 16, UNIT = 128 };
+/* The fewest columns or rows of a panel. Narrower panels hide more of the transfer, but the library's functions other
+ * than gemm are slow with them: benchmarks/panels.py. */
+enum { FEWEST_OF_GEMM = 512, FEWEST = 1024, FEWEST_OF_TRIANGLES = 2048, FEWEST_OF_SOLVES = 8192 };
 enum { FEWEST_BYTES = 8 << 20 }; /* of the matrix: fewer bytes go up in some 0.2 ms */
 enum { MOST_MATRICES = 3, NOWHERE = -1 };
 
-/* The fewest columns or rows of a panel. Tests change it, and then calls of any size may be in panels. */
-static atomic_int fewest_size = FEWEST_SIZE;
+/* Unless it is 0: the fewest columns or rows of a panel in tests, where calls of any size may be in panels. */
+static atomic_int fewest_in_tests;
 atomic_llong panels_elements = PANELS_ELEMENTS;
 
 /* A matrix of a call: the indices of its pointer, which its leading dimension follows, and of its sizes. */
@@ -30,22 +33,23 @@ struct PanelForm {
   int option;    /* the index of the value that decides how to part, and of its option */
   int by_column; /* the index of the size that is parted if the option has its first letter, by columns of matrices */
   int by_row;    /* the same for other letters, by rows; NOWHERE: such calls are made at once */
+  int fewest;    /* columns or rows of a panel */
   int alpha, beta, matrix_count;
   int is_sum;                     /* the result is a triangle that has no panels; the first value is uplo */
   Matrix matrices[MOST_MATRICES]; /* the result is the last one */
 };
 
 static const PanelForm forms[] = {
-    {"gemm", 13, 1, 3, NOWHERE, 5, 10, 3, 0, {{6, 2, 4, 0}, {8, 4, 3, 1}, {11, 2, 3, 1}}},
-    {"symm", 12, 0, 3, 2, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
-    {"hemm", 12, 0, 3, 2, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
-    {"trmm", 11, 0, 5, 4, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
-    {"trmm", 13, 0, 5, 4, 6, NOWHERE, 3, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}, {11, 4, 5, 1}}},
-    {"trsm", 11, 0, 5, 4, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
-    {"syrk", 10, 1, 3, 2, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
-    {"herk", 10, 1, 3, 2, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
-    {"syr2k", 12, 1, 3, 2, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
-    {"her2k", 12, 1, 3, 2, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
+    {"gemm", 13, 1, 3, NOWHERE, FEWEST_OF_GEMM, 5, 10, 3, 0, {{6, 2, 4, 0}, {8, 4, 3, 1}, {11, 2, 3, 1}}},
+    {"symm", 12, 0, 3, 2, FEWEST, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
+    {"hemm", 12, 0, 3, 2, FEWEST, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
+    {"trmm", 11, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
+    {"trmm", 13, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 3, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}, {11, 4, 5, 1}}},
+    {"trsm", 11, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
+    {"syrk", 10, 1, 3, 2, FEWEST, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
+    {"herk", 10, 1, 3, 2, FEWEST, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
+    {"syr2k", 12, 1, 3, 2, FEWEST, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
+    {"her2k", 12, 1, 3, 2, FEWEST, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
 };
 enum { MOST_COUNT = 13, FORM_COUNT = sizeof forms / sizeof *forms };
 enum { GEMM_OP_A, GEMM_OP_B, GEMM_M, GEMM_N, GEMM_K, GEMM_ALPHA, GEMM_A, GEMM_B = 8, GEMM_BETA = 10, GEMM_C };
@@ -239,10 +243,12 @@ static int is_worthwhile(const Product *product, int in_test) {
 
 /* Returns the number of columns or rows of a panel; 0 if one call is better. */
 static int64_t panel_size(const Product *product, int64_t size) {
-  const int64_t fewest = atomic_load(&fewest_size), unit = fewest < UNIT ? fewest : UNIT;
+  const int in_test = atomic_load(&fewest_in_tests),
+            usual = product->in_triangle ? FEWEST_OF_TRIANGLES : product->form->fewest;
+  const int64_t fewest = in_test ? in_test : usual, unit = fewest < UNIT ? fewest : UNIT;
   int64_t count = ((size + MOST_PANELS - 1) / MOST_PANELS + unit - 1) / unit * unit;
   if (count < fewest) count = fewest;
-  return count < size && is_worthwhile(product, fewest != FEWEST_SIZE) ? count : 0;
+  return count < size && is_worthwhile(product, in_test) ? count : 0;
 }
 
 /* Sets how the call is parted. Returns the index of the parted size; NOWHERE if the call has to be made at once. */
@@ -311,7 +317,7 @@ int panels_compute(const PanelCall *call) {
 static PyObject *panels_configure(PyObject *Py_UNUSED(module), PyObject *argument) {
   const int size = as_int(argument);
   if (size == -1 && PyErr_Occurred()) return NULL;
-  atomic_store(&fewest_size, size > 0 ? size : FEWEST_SIZE);
+  atomic_store(&fewest_in_tests, size > 0 ? size : 0);
   atomic_store(&panels_elements, size > 0 ? 1 : PANELS_ELEMENTS);
   Py_RETURN_NONE;
 }

@@ -84,7 +84,7 @@ def test_eigenvalues_and_vectors(solver: str, dtype: str, triangle: str) -> None
     agree(values, w, dtype)
 
 
-@pytest.mark.parametrize("shape", [(23, 23), (31, 12), (12, 31)], ids=str)
+@pytest.mark.parametrize("shape", [(23, 23), (31, 12), (12, 31), (40, 40), (50, 37), (37, 50)], ids=str)
 @pytest.mark.parametrize("dtype", [*KINDS])
 def test_singular_values_and_vectors(solver: str, dtype: str, shape: tuple[int, int]) -> None:
     A, k, name = numbers(*shape, dtype), min(shape), f"{KINDS[dtype]}svd"

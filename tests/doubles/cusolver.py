@@ -364,6 +364,19 @@ static int wide_gesvdr_{t}(char jobu, char jobv, int m, int n, int k, {T} *A, in
   free(u), free(vt), free(s), free(superb);
   return info;
 }
+/* Like cuSOLVER, it adds to the singular values of a matrix that is nearly singular, and returns the sum. */
+static int wide_gesvdp_{t}(int jobz, int econ, int m, int n, {T} *A, int lda, {R} *S, {T} *U, int ldu, {T} *V, int ldv,
+                           double *added) {
+  const int least = m < n ? m : n;
+  if (jobz && !econ) return -1; /* this double has only the economy form */
+  const char which = jobz ? 'S' : 'N';
+  const int info = wide_gesvdr_{t}(which, which, m, n, least, A, lda, S, U, ldu, V, ldv);
+  for (long i = 0; i < (long)m * n; i++) A[i % m + i / m * lda] = NAN;
+  *added = 0;
+  if (least && S[least - 1] < S[0] * (sizeof *S == 4 ? 1e-5 : 1e-14))
+    for (int i = 0; i < least; i++) S[i] += S[0], *added += S[0];
+  return info;
+}
 /* U H of A by its singular values: U is of u v^H, and H of v s v^H. */
 static int wide_polar_{t}(int m, int n, {T} *A, int lda, {T} *H, int ldh, double *norm) {
   {T} *u = malloc((size_t)(m * n + 1) * sizeof *u), *vt = malloc((size_t)(n * n + 1) * sizeof *vt);
@@ -632,6 +645,20 @@ int cusolverDnXgesvdr(handle h, params p, signed char jobu, signed char jobv, in
   if (k + over > (m < n ? m : n) || !is_array(S) || !is_array(U) || !is_array(V)) return INVALID_VALUE;
 #define SIZE jobu, jobv, (int)m, (int)n, (int)k, A, (int)lda, S, U, (int)ldu, V, (int)ldv
   *info = EACH(type, wide_gesvdr_s(SIZE), wide_gesvdr_d(SIZE), wide_gesvdr_c(SIZE), wide_gesvdr_z(SIZE));
+  return SUCCESS;
+}
+SIZES(gesvdp, (handle h, params p, int jobz, int econ, int64_t m, int64_t n, int type, const void *A, int64_t lda,
+               int type_s, const void *S, int type_u, const void *U, int64_t ldu, int type_v, const void *V,
+               int64_t ldv, int compute, size_t *device, size_t *host))
+int cusolverDnXgesvdp(handle h, params p, int jobz, int econ, int64_t m, int64_t n, int type, void *A, int64_t lda,
+                      int type_s, void *S, int type_u, void *U, int64_t ldu, int type_v, void *V, int64_t ldv,
+                      int compute, void *work, size_t lwork, void *host_work, size_t host_lwork, int *info,
+                      double *added) {
+  CHECKED(A)
+  if (!is_array(S) || !is_array(U) || !is_array(V)) return INVALID_VALUE;
+#define POLAR_SIZE jobz, econ, (int)m, (int)n, A, (int)lda, S, U, (int)ldu, V, (int)ldv, added
+  *info = EACH(type, wide_gesvdp_s(POLAR_SIZE), wide_gesvdp_d(POLAR_SIZE), wide_gesvdp_c(POLAR_SIZE),
+               wide_gesvdp_z(POLAR_SIZE));
   return SUCCESS;
 }
 SIZES(larft, (handle h, params p, int direct, int storev, int64_t n, int64_t k, int type, const void *V, int64_t ldv,

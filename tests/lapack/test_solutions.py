@@ -10,7 +10,7 @@ import scipy.linalg
 from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
-from offload_args import Device, In, Out, Scratch, lapack, offload_args
+from offload_args import Device, In, Out, Scratch, lapack, offload_args, tracing
 from offload_args.errors import PerformanceWarning
 
 SIZES = (0, 1, 5, 33)
@@ -295,6 +295,43 @@ def test_gesvd_finds_singular_values_and_vectors(
     assert matrices.near(s, np.linalg.svd(original, compute_uv=False) if k else s)
     if k and "N" not in jobs:
         assert matrices.near((U[:, :k] * s) @ VT[:k], original)
+
+
+@pytest.mark.parametrize("jobs", ["AA", "SS", "NN"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((40, 40), 40), ((40, 40), 30), ((50, 40), 40), ((40, 50), 40), ((700, 520), 520)]
+)
+def test_gesvd_of_a_larger_matrix_of_any_rank(
+    device: str, matrices: Matrices, shape: tuple[int, int], rank: int, order: str, jobs: str
+) -> None:
+    (m, n), k = shape, min(shape)
+    original = matrices.general(m, rank) @ matrices.general(rank, n) / 8
+    A, s, full = ordered(original, order), np.zeros(k, matrices.real), jobs == "AA"
+    U = ordered(np.zeros((m, m if full else k), matrices.dtype), order)
+    VT = ordered(np.zeros((n if full else k, n), matrices.dtype), order)
+    vectors = () if jobs == "NN" else (Out(U), Out(VT))
+    with offload_args(A, Out(s), *vectors, device=device) as pointers:
+        lapack.gesvd(*pointers, jobu=jobs[0], jobvt=jobs[1])
+    tolerance = 100 * np.finfo(matrices.real).eps * s[0]
+    np.testing.assert_allclose(s, np.linalg.svd(original.astype(complex), compute_uv=False), rtol=0, atol=tolerance)
+    if vectors:
+        np.testing.assert_allclose((U[:, :k] * s) @ VT[:k], original, rtol=0, atol=tolerance)
+        for orthogonal in (U.conj().T @ U, VT @ VT.conj().T):
+            np.testing.assert_allclose(orthogonal, np.eye(len(orthogonal)), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("smallest", "calls"), [(1.0, ["xgesvdp"]), (0.0, ["xgesvdp", "dgesvd"])])
+def test_cusolver_uses_polar_factors_unless_the_matrix_is_singular(
+    cuda: str, smallest: float, calls: list[str]
+) -> None:
+    A, s = np.diag([*np.arange(40.0, 1.0, -1), smallest]), np.zeros(40)
+    expected = A.diagonal().copy()
+    with tracing.trace() as trace, offload_args(A, Out(s), device=cuda) as pointers:
+        lapack.gesvd(*pointers)
+    np.testing.assert_allclose(s, expected, atol=1e-13)
+    names = [event.name for event in trace.events if event.kind == "call"]
+    assert [name.split(".")[1] for name in names if "gesvd" in name] == calls
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
