@@ -4,6 +4,7 @@ scipy_fft_suite.py lists."""
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from helpers.devices import here
 from helpers.plugins import output_with
 
+ENGINE = "_duccfft" if find_spec("scipy.fft._duccfft") else "_pocketfft"  # since SciPy 1.18; before
 #: {SciPy's tests: the least numbers of tests that pass and of calls of offload_args}.
 MODULES = {
     "scipy.fft.tests.test_basic": (140, 2500),
-    "scipy.fft._pocketfft.tests.test_basic": (340, 11000),
+    f"scipy.fft.{ENGINE}.tests.test_basic": (340, 11000),
     "scipy.fft.tests.test_multithreading": (50, 50),
     "scipy.fft.tests.test_fftlog": (40, 150),
     "scipy.fft.tests.test_backend": (40, 50),
@@ -27,7 +29,7 @@ MODULES = {
 }
 
 # CI's runs.
-SLOW = [("scipy.fft.tests.test_basic", "sim:0"), ("scipy.fft._pocketfft.tests.test_basic", "host")]
+SLOW = [("scipy.fft.tests.test_basic", "sim:0"), (f"scipy.fft.{ENGINE}.tests.test_basic", "host")]
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,16 @@ import threading
 from collections import Counter
 from typing import Any
 
-from scipy.fft import _basic_backend, _pocketfft
+from scipy.fft import _basic_backend
 from selection import leave_out
 
 from offload_args import fft
 from offload_args.errors import OffloadError
+
+try:
+    from scipy.fft import _duccfft as engine
+except ImportError:  # before SciPy 1.18
+    from scipy.fft import _pocketfft as engine
 
 #: {pattern of tests that do not hold for offload_args: the reason}. docs/guide/fft.md states the same.
 OTHER = {
@@ -65,7 +70,7 @@ def _replaced(name: str, original: Any) -> Any:
 
 def pytest_configure() -> None:
     for name in fft.__all__:
-        modules = (_basic_backend,) if name.endswith("2") else (_pocketfft, _pocketfft.basic)
+        modules = (_basic_backend,) if name.endswith("2") else (engine, engine.basic)
         replacement = _replaced(name, getattr(modules[0], name))
         for module in modules:
             setattr(module, name, replacement)
