@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._cffi import CDATA, FFI, converted
-from .display import plural, shown
+from .display import nearest, plural, shown
 from .dtypes import dtype_of
 from .errors import ArgumentError, ArgumentTypeError, LibraryError, LibraryVersionError
 from .objects import LibraryObject
@@ -246,7 +246,10 @@ class Raw:
         try:
             return self.ffi.integer_const(name)
         except AttributeError:
-            raise AttributeError(f"{self.__name__} has no function or constant {name!r}") from None
+            own = next((symbol for symbol, routine in self._routines.items() if routine == name), "")
+            own = own.removesuffix("_v2")
+            remedy = f"; its names are the vendor's: {own}" if own else nearest(name, dir(self))
+            raise AttributeError(f"{self.__name__} has no function or constant {name!r}{remedy}", name=name) from None
 
     def __dir__(self) -> list[str]:
         functions = {

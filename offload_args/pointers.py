@@ -657,8 +657,8 @@ def _conversion(subject: str, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
     """Return the remedy for values of another dtype: a conversion that works, if there is one."""
     name = subject.rpartition(" ")[2]
     try:
-        if array.dtype.hasobject:  # NumPy makes NaN of None
-            raise TypeError
+        if array.dtype.hasobject and (array.dtype.names or any(value is None for value in array.flat)):
+            raise TypeError  # NumPy would make NaN of None
         if array.dtype.kind == "c" != dtype.kind:  # NumPy would only warn that it discards a part
             name += ".real"
         else:

@@ -457,6 +457,7 @@ def test_values_of_another_kind_or_shape_name_a_conversion_that_works(device: st
             (np.ones((2, 3), np.int32), r"np\.asarray\(values, dtype=np\.float64\)"),
             (np.ones((2, 3), complex), r"np\.asarray\(values\.real, dtype=np\.float64\)"),
             (["1", "2", "3"], r"np\.asarray\(values, dtype=np\.float64\)"),
+            (np.array([1, 2.5, 3], object), r"np\.asarray\(values, dtype=np\.float64\)"),
         ):
             dx.fill(0)
             with pytest.raises((ArgumentError, DTypeError), match=remedy) as raised:
@@ -469,6 +470,8 @@ def test_values_of_another_kind_or_shape_name_a_conversion_that_works(device: st
             dx.assign(np.ones((1, 2)))
         with pytest.raises(ArgumentError, match=r"; pass a number, or values of that shape$"):
             dx.assign(np.ones((1, 7)))
+        with pytest.raises(DTypeError, match=r"got object; pass a number, such as 2\.5, or an array of np\.float64$"):
+            dx.assign(np.array([1, None, 3], object))
         with pytest.raises(DTypeError, match=r"fill: value needs float64, got 'a'; pass a number, such as 2\.5$"):
             dx.fill("a")
         with pytest.raises(DTypeError, match=r"fill: value needs float64, got None; pass a number, such as 2\.5$"):
@@ -518,3 +521,13 @@ def test_a_region_of_a_sparse_matrix_shows_the_line_that_lends_it(device: str) -
         line = inspect.currentframe().f_lineno  # type: ignore[union-attr]
         places = [re.search(r"test_remedies\.py:(\d+), ", repr(region)) for region in open_regions()]
     assert [int(place[1]) for place in places if place] == [line - 2, line - 1]
+
+
+def test_names_of_this_package_and_misspelt_ones_are_told_in_the_vendors_names() -> None:
+    for raw, name, remedy in (
+        (cblas.raw, "daxpy", "its names are the vendor's: cblas_daxpy"),
+        (cblas.raw, "cblas_daxpyy", "did you mean cblas_daxpy"),
+        (cublas.raw, "dgemv", "its names are the vendor's: cublasDgemv"),
+    ):
+        with pytest.raises(AttributeError, match=f"has no function or constant '{name}'; {remedy}"):
+            getattr(raw, name)
