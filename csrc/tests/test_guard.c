@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +132,10 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   check_empty();
 }
 
+static atomic_int is_updated;
 static void *update(void *array) {
   CHECK_OK(oa_update_from(array, -1));
+  atomic_store(&is_updated, 1);
   return NULL;
 }
 
@@ -145,7 +148,7 @@ static void an_array_is_lent_again_while_an_update_brings_it_down(void) {
   same = first;
   CHECK_OK(oa_sim_configure(device, 0, 0, 20000)); /* each copy takes 20 ms */
   CHECK(!pthread_create(&thread, NULL, update, &same));
-  for (bool moves = false; !moves; usleep(100)) {
+  for (bool moves = false; !moves && !atomic_load(&is_updated); usleep(100)) {
     oa_lock();
     for (const oa_mapping *m = oa_mappings; m; m = m->next) moves |= m->moving;
     oa_unlock();
