@@ -483,6 +483,8 @@ def test_values_of_another_kind_or_shape_name_a_conversion_that_works(device: st
 
 
 def test_arrays_of_other_shapes_for_a_formula_name_a_change_that_works(device: str) -> None:
+    if Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: the double runs no code that it does not know")
     twice = kernels.elementwise("y = 2 * x", x=In[np.float32], y=Out[np.float32])
     for x, y, remedy in (
         (np.ones((2, 2), np.float32), np.empty(4, np.float32), r"lend x\.reshape\(\(4,\)\)"),
