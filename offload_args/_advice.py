@@ -20,6 +20,7 @@ from .pointers import DevicePtr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 __all__ = [
     "how_to_run",
@@ -169,14 +170,14 @@ def _note_read_only(region: Any, error: ValueError) -> None:
     names: list[str] = []
     trace = error.__traceback__
     while trace is not None:  # the innermost function that has such an array is the last one
+        line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         here = [
             name
-            for name, value in trace.tb_frame.f_locals.items()
+            for name, value in _values_of(trace.tb_frame, line).items()
             if isinstance(value, np.ndarray) and any(value is array or value.base is array for array in lent)
         ]
-        line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         if line:
-            here = [name for name in here if re.search(rf"\b{name}\b", line)]
+            here = [name for name in here if re.search(rf"\b{re.escape(name)}\b", line)]
         names = here or names
         trace = trace.tb_next
     if names:
@@ -184,6 +185,16 @@ def _note_read_only(region: Any, error: ValueError) -> None:
             f"offload_args: the region lends {' and '.join(names)}, which the host can't write until the region ends: "
             f"write inside `with update({names[0]}):`, or after the region"
         )
+
+
+def _values_of(frame: FrameType, line: str) -> dict[str, Any]:
+    """Return the values by name that a line of a function can mean: variables, globals, and attributes of these."""
+    used = [name for name in frame.f_code.co_names if name in frame.f_globals]
+    values = {name: frame.f_globals[name] for name in used} | frame.f_locals
+    for owner, attribute in re.findall(r"\b(\w+)\.(\w+)", line):
+        if owner in values:  # no property of the program runs here
+            values[f"{owner}.{attribute}"] = inspect.getattr_static(values[owner], attribute, None)
+    return values
 
 
 def how_to_run(function: str, kernel: Any) -> str:

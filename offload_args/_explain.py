@@ -385,8 +385,8 @@ def _check_number(row: _Row, value: Any, fail: _Failure, needed: str) -> None:
     complex_is_taken = row.dtype.startswith("c")
     if isinstance(value, (complex, np.complexfloating)) and not complex_is_taken:
         fail(ArgumentTypeError, needed, fail.of_complex)
-    if isinstance(value, (str, bytes, bytearray)):
-        fail(ArgumentTypeError, needed)
+    if value is None or isinstance(value, (str, bytes, bytearray)):
+        fail(ArgumentTypeError, needed, "pass a number, such as 1.0")
     try:
         number = complex(value) if complex_is_taken else float(value)
     except (TypeError, ValueError):

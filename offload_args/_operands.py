@@ -102,6 +102,8 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
         remedy = unpacked(operand, pointer) or listed(operand, pointer) or of_sparse(pointer)
         remedy = remedy or lent_first(operand, pointer)
+        if isinstance(pointer, np.ndarray) and "[" not in operand and function.startswith(("blas.", "lapack.")):
+            remedy += f", or write call({function}, ...)"
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
 
 

@@ -238,6 +238,8 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     if isinstance(argument, np.generic):
         raise ArgumentTypeError(f"{subject} is the scalar {argument!r}: pass np.array(x), or the number to the call")
     kind = type(argument).__name__
+    if kind == "array":
+        kind = f"{type(argument).__module__}.array"
     if type(argument).__module__.startswith("scipy.sparse"):
         raise ArgumentTypeError(
             f"{subject} is the sparse {kind}, not an array: lend it by sparse.lend(x), or the arrays that it consists "
@@ -273,6 +275,10 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     if isinstance(argument, (list, tuple)) and any(isinstance(part, np.ndarray) for part in argument):
         raise ArgumentTypeError(
             f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x, or pass np.stack(x)"
+        )
+    if isinstance(argument, dict) and any(isinstance(part, np.ndarray) for part in argument.values()):
+        raise ArgumentTypeError(
+            f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x.values()"
         )
     raise ArgumentTypeError(f"{subject} is {kind}, not an array: {_array_of(argument)}")
 

@@ -358,6 +358,8 @@ def _instead(name: object) -> str:
     """Return the remedy for a device of another form or package."""
     if isinstance(name, int) and not isinstance(name, bool):
         return f"; Device.from_index({shown(name)}) is the GPU with this number"
+    if isinstance(name, (list, tuple)) and len(name) == 1:
+        return f"; name it without a list: {shown(name[0])}"
     return ""
 
 

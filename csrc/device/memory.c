@@ -293,9 +293,13 @@ static __attribute__((cold, noinline)) int fail_memory(oa_device *device, size_t
   const bool limited = device->memory_limit != INT64_MAX;
   if (limited)
     snprintf(limit, sizeof limit, ", limit %s (OFFLOAD_ARGS_MEMORY_LIMIT)", text_of(device->memory_limit, texts[0]));
-  if (!device->backend->memory(device, &free_bytes, &total_bytes))
+  if (!device->backend->memory(device, &free_bytes, &total_bytes)) {
+    const int64_t most = device->memory_limit, used = atomic_load(&device->counts.memory_used);
+    if (total_bytes > most) total_bytes = most;
+    if (free_bytes > most - used) free_bytes = most > used ? most - used : 0;
     snprintf(available, sizeof available, "%s free of %s, ", text_of(free_bytes, texts[1]),
              text_of(total_bytes, texts[2]));
+  }
   return oa_fail(OA_ERROR_MEMORY,
                  "%s: out of device memory: %s requested, %s%s used by open regions and their arrays%s; lend parts of "
                  "the arrays, or leave regions that hold others (idle resident arrays were evicted already)%s",

@@ -157,6 +157,7 @@ static void with_a_memory_limit(void) {
   oa_region *region;
   CHECK_FAILS(oa_region_enter(number, NULL, arrays, 2, &region), OA_ERROR_MEMORY, "limit 1.00 MiB (");
   CHECK(strstr(oa_last_error(), "600000 bytes requested") && strstr(oa_last_error(), "600000 bytes used"));
+  CHECK(strstr(oa_last_error(), "448576 bytes free of 1.00 MiB"));
   for (int i = 0; i < 5; i++) {
     CHECK_OK(oa_region_enter(number, NULL, arrays, 1, &region));
     CHECK_OK(add(arrays[0].handle, n, 1));

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from .._names import note_names
-from .._operands import unordered
+from .._operands import LETTERS, unordered
 from ..display import shown
-from ..dtypes import ordered
-from ..errors import ArgumentError, ArgumentTypeError, OffloadError
+from ..dtypes import converted, ordered
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
     from ._vendors import Enums
 
-__all__ = ["conjugated_operands", "inexpressible", "need_panels", "note_exchange"]
+__all__ = ["conjugated_operands", "for_stacks", "inexpressible", "need_panels", "no_narrow", "note_exchange"]
 
 
 # The functions whose operands are lists of matrices.
@@ -65,10 +67,42 @@ def inexpressible(name: str, rule: str, together: str = "", **operands: DevicePt
     orders = ", ".join(f"{operand} {_orders(pointer)[0]}" for operand, pointer in operands.items())
     order = _orders(operands[together[-1]])[0]
     differing = [operand for operand in together[:-1] if order not in _orders(operands[operand])]
-    remedies = [_copied(name, operand, operands[operand], order) for operand in differing]
-    if len(remedies) > 1 and all(remedy.startswith("copy it first: ") for remedy in remedies):
-        remedies = ["copy them first: " + "; ".join(remedy.partition(": ")[2] for remedy in remedies)]
-    return ArgumentError(f"blas.{name}: {rule}, got {orders}; {' and '.join(remedies)}")
+    remedies = _joined("copy", [_copied(name, operand, operands[operand], order) for operand in differing])
+    return ArgumentError(f"blas.{name}: {rule}, got {orders}; {remedies}")
+
+
+def _joined(verb: str, remedies: list[str]) -> str:
+    """Return several remedies as a phrase; `verb` begins each of them that assigns an operand."""
+    if len(remedies) > 1 and all(remedy.startswith(f"{verb} it first: ") for remedy in remedies):
+        return f"{verb} them first: " + "; ".join(remedy.partition(": ")[2] for remedy in remedies)
+    return " and ".join(remedies)
+
+
+def no_narrow(name: str, library: str, **operands: DevicePtr) -> DTypeError:
+    """Return the error for a product of narrow dtypes that a library lacks; the remedy is a dtype for all operands.
+
+    library: its name in messages.
+    """
+    wide = [pointer.dtype for pointer in operands.values() if pointer._dtype_code in LETTERS]
+    narrow = operands["A"].dtype.name
+    dtype = np.result_type(*wide).name if wide else "float64" if narrow == "int8" else "float32"
+    differing = {operand: pointer for operand, pointer in operands.items() if pointer.dtype.name != dtype}
+    remedies = [converted(operand, dtype, pointer) for operand, pointer in differing.items()]
+    needed = f"needs {dtype}, as the others" if wide else f"needs {dtype} or a wider dtype"
+    why = f"for {library} has no product of {narrow} matrices"
+    return DTypeError(f"blas.{name}: A {needed}, {why}; {_joined('convert', remedies)}")
+
+
+def for_stacks(A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, trans_b: str) -> str:
+    """Return the remedy for a stack whose T, which reverses all dimensions, was passed; "" if there is none."""
+    if len(C._shape) != 3:
+        return ""
+    remedies = [
+        f'{trans}="T" and not {operand}.T'
+        for operand, pointer, trans, value in (("A", A, "trans_a", trans_a), ("B", B, "trans_b", trans_b))
+        if value == "N" and len(pointer._shape) == 3 and pointer._shape[0] != C._shape[0] == pointer._shape[2]
+    ]
+    return f"; for stacks, write {' and '.join(remedies)}" if remedies else ""
 
 
 def note_exchange(error: BaseException, C: DevicePtr) -> None:

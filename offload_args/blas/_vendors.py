@@ -57,6 +57,7 @@ class _Vendor(Adapter):
     uplo: ClassVar[Sequence[str]]  # the same for "U" and "L"
     side: ClassVar[Sequence[str]]  # the same for "L" and "R"
     diag: ClassVar[Sequence[str]]  # the same for "N" and "U"
+    without_narrow: ClassVar[str] = ""  # the library's name in messages, if it has no products of narrow dtypes
 
     def __init__(self) -> None:
         self.functions: Any = importlib.import_module(f"..{self.module}", __package__)
@@ -93,10 +94,11 @@ class _CBLAS(_Vendor):
     uplo = ("Upper", "Lower")
     side = ("Left", "Right")
     diag = ("NonUnit", "Unit")
+    without_narrow = "CBLAS"
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         if " " in name:
-            raise _no_narrow(routine, "CBLAS", name)
+            raise _no_narrow(routine, self.without_narrow, name)
         if name[1:] in _cblas.__all__:
             function = getattr(_cblas, name[1:])(self.functions, name[0])
             return Entry(function, None, self.enums(conjugates=conjugates))
@@ -149,10 +151,11 @@ class _RocBLAS(_CuBLAS):
     uplo = ("fill_upper", "fill_lower")
     side = ("side_left", "side_right")
     diag = ("diagonal_non_unit", "diagonal_unit")
+    without_narrow = "rocBLAS here"
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         if " " in name:
-            raise _no_narrow(routine, "rocBLAS here", name)
+            raise _no_narrow(routine, self.without_narrow, name)
         entry = super().entry(routine, name, conjugates=conjugates)
         return entry._replace(call=_rocblas.rotmg(entry.call)) if routine == "rotmg" else entry
 

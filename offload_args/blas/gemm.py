@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._operands import misfit
 from ..dtypes import DTYPE_NAMES, ordered
-from ..errors import ArgumentError, OffloadError
+from ..errors import ArgumentError, DTypeError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
-from ._refusals import conjugated_operands, inexpressible, need_panels, note_exchange
+from ._refusals import conjugated_operands, for_stacks, inexpressible, need_panels, no_narrow, note_exchange
 from ._routine import Routine, Scalar, level3
+from ._vendors import vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,16 +55,17 @@ def arranged(
     m_a, k = (rows_a, columns_a) if trans_a == "N" else (columns_a, rows_a)
     k_b, n_b = (rows_b, columns_b) if trans_b == "N" else (columns_b, rows_b)
     options = f'trans_a="{trans_a}" and trans_b="{trans_b}"'
+    remedy = for_stacks(A, B, C, trans_a, trans_b) if k_b != k or (m_a, n_b) != (m, n) else ""
     if k_b == k and (m_a != m or n_b != n):
-        reason = f"for A of shape {A._shape}, B of shape {B._shape}, {options}"
+        reason = f"for A of shape {A._shape}, B of shape {B._shape}, {options}{remedy}"
         raise misfit(f"blas.{name}", "C", C, (*C._shape[:-2], m_a, n_b), reason)
     if m_a != m:
         needed = (m, k) if trans_a == "N" else (k, m)
-        reason = f'for C of shape {C._shape} and trans_a="{trans_a}"'
+        reason = f'for C of shape {C._shape} and trans_a="{trans_a}"{remedy}'
         raise misfit(f"blas.{name}", "A", A, (*A._shape[:-2], *needed), reason)
     if k_b != k:
         needed = (k, n) if trans_b == "N" else (n, k)
-        reason = f"for C of shape {C._shape}, A of shape {A._shape}, {options}"
+        reason = f"for C of shape {C._shape}, A of shape {A._shape}, {options}{remedy}"
         raise misfit(f"blas.{name}", "B", B, (*B._shape[:-2], *needed), reason)
     for t in (0, 1):
         op_a, lda = (enums.op[0][trans_a], a[t]) if a[t] else (enums.op[1][trans_a], a[1 - t])
@@ -231,7 +233,10 @@ def _multiply(name: str, alpha: Scalar, A: Any, B: Any, beta: Scalar, C: Any, tr
 def _read(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, trans_b: str) -> tuple[Any, ...]:
     """Return the values of Routine.read for operands of any dtypes."""
     if _is_narrow(A):
-        return _read_narrow(name, A, B, C, trans_a, trans_b)
+        try:
+            return _read_narrow(name, A, B, C, trans_a, trans_b)
+        except DTypeError as error:
+            raise _refused_narrow(name, error, A, B, C) from None
     of_a, of_b, of_c = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B, C))
     if name == "gemm" and (of_a, of_b, of_c) == (2, 2, 2):
         return GEMM.read((A, B, C), trans_a, trans_b)
@@ -262,6 +267,14 @@ _NARROW: Final = {
 
 def _is_narrow(A: DevicePtr) -> bool:
     return isinstance(A, DevicePtr) and DTYPE_NAMES[A._dtype_code] in _NARROW
+
+
+def _refused_narrow(name: str, error: DTypeError, *operands: DevicePtr) -> DTypeError:
+    """Return the error for a narrow A, or a clearer one if the device's library has no product of its dtype."""
+    if not all(isinstance(pointer, DevicePtr) for pointer in operands):
+        return error
+    library = vendor_of(f"blas.{name}", operands[0]._device).without_narrow
+    return no_narrow(name, library, **dict(zip("ABC", operands, strict=True))) if library else error
 
 
 @cache

@@ -57,8 +57,7 @@ def _load_nvrtc() -> ctypes.CDLL:
     except (ImportError, OSError, RuntimeError) as error:
         raise LibraryError(
             "Kernel.compile: NVRTC was not found; pip install 'offload-args[cuda13]' (in a checkout '.[cuda13]'), or "
-            "cuda12 for an older driver "
-            f"({type(error).__name__}: {error})"
+            f"cuda12 for an older driver ({' '.join(str(error).split())})"
         ) from None
 
 

@@ -261,11 +261,12 @@ def test_a_device_a_shape_or_a_region_in_place_of_an_array_is_told_its_place(dev
 def test_other_memory_is_told_the_array_that_shares_it(device: str) -> None:
     numbers = array.array("d", [1.0, 2.0])
     wrong: list[tuple[Any, str]] = [
-        (numbers, r"array, not an array: pass x = np\.asarray\(x\), which has the same memory$"),
+        (numbers, r"array\.array, not an array: pass x = np\.asarray\(x\), which has the same memory$"),
         (memoryview(numbers), r"memoryview, .* np\.asarray\(x\), which has the same memory$"),
         (bytearray(8), r"bytearray, .* pass x = np\.frombuffer\(x, dtype\), which has the same memory$"),
         (iter([1.0]), r"list_iterator, .* pass x = np\.array\(list\(x\)\), and read the results from x$"),
         ({"x": 1.0}, "dict, not an array: pass an array$"),
+        ({"x": ramp(2)}, r"a dict of arrays, not an array: pass each of them as an argument, \*x\.values\(\)$"),
     ]
     for thing, words in wrong:
         with pytest.raises(ArgumentTypeError, match=f"^offload_args: argument 1 is {words}"):

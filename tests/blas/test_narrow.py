@@ -5,6 +5,7 @@ GPUs make them, also with wider results; other devices refuse them.
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
@@ -53,6 +54,37 @@ def test_narrow_products_agree_with_whole_numbers(device: str, pair: Any, batch:
                     blas.gemm(2, dA, dB, 1, dC)
                 return
         np.testing.assert_array_equal(C.astype(np.int64), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "remedy"),
+    [
+        ("float16 float64 float64", "float64, .*; convert it first: A = A.astype(np.float64)"),
+        ("float16 float32 float64", "A = A.astype(np.float64); B = B.astype(np.float64)"),
+        ("float16 float16 float32", "A = A.astype(np.float32); B = B.astype(np.float32)"),
+        (
+            "float16 float16 float16",
+            "A = A.astype(np.float32); B = B.astype(np.float32); C = C.astype(np.float32)",
+        ),
+        ("int8 int8 int8", "A = A.astype(np.float64); B = B.astype(np.float64); C = C.astype(np.float64)"),
+        ("int8 int8 int32", "A = A.astype(np.float64); B = B.astype(np.float64); C = C.astype(np.float64)"),
+    ],
+)
+@pytest.mark.parametrize("function", [blas.gemm, blas.gemm_strided_batched], ids=lambda function: function.__name__)
+def test_the_remedy_of_a_library_without_narrow_products_works_at_once(
+    device: str, function: Any, dtypes: str, remedy: str
+) -> None:
+    if device.startswith("cuda"):
+        return  # its library makes these products
+    operands = dict(zip("ABC", (np.ones((2, 4, 4), dtype) for dtype in dtypes.split()), strict=True))
+    with offload_args(*operands.values(), device=device) as (dA, dB, dC):
+        words = re.escape(remedy).replace(r"\.\*", ".*")
+        with pytest.raises(DTypeError, match=rf"^blas\.{function.__name__}: A needs .*{words}$") as raised:
+            function(1.0, dA, dB, 0.0, dC)
+    exec(str(raised.value).rpartition("first: ")[2], {"np": np}, operands)
+    with offload_args(*operands.values(), device=device) as (dA, dB, dC):
+        function(1.0, dA, dB, 0.0, dC)
+    np.testing.assert_array_equal(operands["C"], 4)
 
 
 def test_narrow_operands_that_do_not_fit_are_named(device: str) -> None:

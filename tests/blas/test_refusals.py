@@ -204,7 +204,8 @@ def test_a_host_array_where_a_pointer_belongs(device: str) -> None:
     A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
     with offload_args(A, x, y, device=device) as (dA, dx, dy):
         text = (
-            r"^blas\.gemv: x needs a DevicePtr, got numpy\.ndarray; lend it first: with offload_args\(x\) as \(dx,\)$"
+            r"^blas\.gemv: x needs a DevicePtr, got numpy\.ndarray; lend it first: with offload_args\(x\) as \(dx,\), "
+            r"or write call\(blas\.gemv, \.\.\.\)$"
         )
         with refusing(HostPointerError, text):
             blas.gemv(1, dA, x, 0, dy)  # type: ignore[arg-type]

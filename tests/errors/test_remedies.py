@@ -49,6 +49,7 @@ from offload_args.errors import (
     HostAccessError,
     HostPointerError,
     PerformanceWarning,
+    SignatureError,
 )
 
 
@@ -487,16 +488,43 @@ def test_arrays_of_other_shapes_for_a_formula_name_a_change_that_works(device: s
         pytest.skip("device unavailable: the double runs no code that it does not know")
     twice = kernels.elementwise("y = 2 * x", x=In[np.float32], y=Out[np.float32])
     for x, y, remedy in (
-        (np.ones((2, 2), np.float32), np.empty(4, np.float32), r"lend x\.reshape\(\(4,\)\)"),
-        (np.ones(1, np.float32), np.empty(4, np.float32), r"lend np\.broadcast_to\(x, \(4,\)\)\.copy\(\)"),
-        (np.ones(3, np.float32), np.empty(4, np.float32), "lend arrays of one shape"),
+        (np.ones((2, 2), np.float32), np.empty(4, np.float32), r"nothing is reshaped: lend x\.reshape\(\(4,\)\)"),
+        (
+            np.ones(1, np.float32),
+            np.empty(4, np.float32),
+            r"nothing is broadcast: lend np\.broadcast_to\(x, \(4,\)\)\.copy\(\)",
+        ),
+        (np.ones(3, np.float32), np.empty(4, np.float32), "sizes must agree: lend arrays of one shape"),
     ):
-        with pytest.raises(ArgumentError, match=f"nothing is broadcast: {remedy}$") as raised:
+        with pytest.raises(ArgumentError, match=f"needs the shape of .*\\): .*; got .*: {remedy}$") as raised:
             offload(twice, x, y, device=device)
         text = re.search(r"lend (\S+\(.*\))$", str(raised.value))
         if text is not None:
             offload(twice, eval(text[1], {"np": np, "x": x}), y, device=device)
             np.testing.assert_array_equal(y, 2)
+
+
+def test_stacks_that_were_transposed_by_T_name_the_option(device: str) -> None:
+    A, B, C = ramp(3, 2, 2), ramp(3, 2, 2), ramp(3, 2, 2)
+    with offload_args(A, B, C, device=device) as (dA, dB, dC):
+        with pytest.raises(ArgumentError, match=r'; for stacks, write trans_b="T" and not B\.T$'):
+            blas.gemm(1.0, dA, dB.T, 0.0, dC)
+        with pytest.raises(ArgumentError, match=r'; for stacks, write trans_a="T" and not A\.T$'):
+            blas.gemm(1.0, dA.T, dB, 0.0, dC)
+        with pytest.raises(ArgumentError, match=r'A of shape .*trans_b="N"$'):
+            blas.gemm(1.0, dA, dB[:, :, :1], 0.0, dC)
+
+
+def test_what_is_no_number_device_or_reduction_is_told_what_to_pass(device: str) -> None:
+    x, y = np.ones(3), np.ones(3)
+    with offload_args(x, y, device=device) as (dx, dy):
+        for alpha in (None, "1"):
+            with pytest.raises(ArgumentTypeError, match=r"alpha needs .*, got .*; pass a number, such as 1\.0$"):
+                blas.axpy(alpha, dx, dy)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=rf"^Device: name needs .*; name it without a list: '{device}'$"):
+        offload_args(x, device=[device]).open()  # type: ignore[call-overload]
+    with pytest.raises(SignatureError, match=r"; for a variance, divide the sum of '\(x - mean\) \* \(x - mean\)'"):
+        kernels.reduce("std", x=np.float64)
 
 
 def test_options_and_names_of_other_packages_are_told_in_those_of_this_one(device: str) -> None:

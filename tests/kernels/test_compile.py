@@ -165,6 +165,14 @@ def test_an_nvrtc_that_is_another_library_is_named(monkeypatch: pytest.MonkeyPat
         rtc._load_nvrtc.__wrapped__()
 
 
+def test_a_missing_nvrtc_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFLOAD_ARGS_NVRTC", str(tmp_path / "of\ntwo lines.so"))
+    with pytest.raises(
+        errors.LibraryError, match=r"^Kernel\.compile: NVRTC was not found; .* \(/\S+/of two lines\.so: .+\)$"
+    ):
+        rtc._load_nvrtc.__wrapped__()
+
+
 # -- targets, saved modules, logs --------------------------------------------------------------------------------------
 
 

@@ -251,3 +251,37 @@ def test_a_write_by_the_host_in_a_region_is_noted_with_the_array_and_the_remedy(
     with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, device=device):
         mine[0] = 1.0
     assert not hasattr(raised.value, "__notes__")
+
+
+ramp_of_module = ramp(3)
+
+
+class Owner:
+    """An object with an array, and a property that no message may run."""
+
+    def __init__(self) -> None:
+        self.values = ramp(3)
+
+    @property
+    def property(self) -> Array:
+        raise RuntimeError("a message ran it")
+
+
+def test_a_write_to_a_global_or_an_attribute_in_a_region_is_noted(device: str) -> None:
+    owner = Owner()
+
+    def write_global() -> None:
+        ramp_of_module[0] = 5.0
+
+    def write_attribute(of: Owner) -> None:
+        _ = of.values.__setitem__(0, 5.0), of.property
+
+    for array, write, name in (
+        (ramp_of_module, write_global, "ramp_of_module"),
+        (owner.values, lambda: write_attribute(owner), "of.values"),
+    ):
+        with pytest.raises(ValueError, match="read-only") as raised, offload_args(array, device=device):
+            write()
+        (note,) = raised.value.__notes__
+        assert note.startswith(f"offload_args: the region lends {name}, which the host can't write until")
+        assert f"`with update({name}):`" in note

@@ -248,15 +248,13 @@ class PythonKernel(Kernel):
                 )
             if like >= 0 and shape != (others := self._shape_of(like, arguments[like])):
                 other, own = self._formals[like].name, self._formals[argument].own_name or "x"
-                remedy = "lend arrays of one shape"
+                remedy = "sizes must agree: lend arrays of one shape"
                 if math.prod(shape) == math.prod(others):
-                    remedy = f"lend {own}.reshape({others})"
+                    remedy = f"nothing is reshaped: lend {own}.reshape({others})"
                 elif _is_broadcast(shape, others):
-                    remedy = f"lend np.broadcast_to({own}, {others}).copy()"
-                raise ArgumentError(
-                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {others}; got {shape}: "
-                    f"nothing is broadcast: {remedy}"
-                )
+                    remedy = f"nothing is broadcast: lend np.broadcast_to({own}, {others}).copy()"
+                gives = "" if self._written.file.startswith("<elementwise ") else ", whose mine() gives its indices"
+                raise ArgumentError(f"{subject} needs the shape of {other}{gives}: {others}; got {shape}: {remedy}")
             if like >= 0 and ordered and rank == 2 and _is_turned(array) != _is_turned(arguments[like]):
                 raise ArgumentError(
                     f"{subject} needs the order of {self._formals[like].name}, C or Fortran, as the kernel stores to "

@@ -467,6 +467,8 @@ def reduce(
         name = getattr(operation, "__name__", operation if isinstance(operation, str) else "")
         if name in ("mean", "average"):
             remedy = "; for a mean, divide the sum by x.size"
+        elif name in ("std", "var"):
+            remedy = "; for a variance, divide the sum of '(x - mean) * (x - mean)' by x.size; mean is a parameter"
         else:
             remedy = f"; write {name!r}" if name in known else ""
             call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name)
