@@ -371,13 +371,10 @@ static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bo
   const double k = (double)less(m, n);
   const double reduction = 4 * (double)m * (double)n * k;
   const bool is_single = call->routine->dtype == OA_F32 || call->routine->dtype == OA_C64;
-  const bool by_steps = is_single && k > 512; /* by QR steps; otherwise by polar factors */
+  const bool by_qr_steps = is_single && k > OA_LAPACK_MOST_POLAR_SINGLE; /* otherwise by polar factors */
+  const double step = by_qr_steps ? (vectors ? 110 : 40) : (vectors ? 22 : 20);
   call->form = !vectors;
-  cost(call, vectors ? reduction + 12 * k * k * k : reduction,
-       vectors    ? by_steps ? 110 : 22
-       : by_steps ? 40
-                  : 20,
-       less(m, n), 0.1);
+  cost(call, vectors ? reduction + 12 * k * k * k : reduction, step, less(m, n), 0.1);
 }
 
 static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {

@@ -266,11 +266,10 @@ static int gesvdp(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa
   return status || !VT ? status : oa_lapack_transpose(l, 'C', n, n, V, n, VT, ldvt);
 }
 
-/* Returns whether gesvdp has this job, for m >= n, and is the faster function. In single precision, most larger
- * matrices are too close to singular. */
+/* Returns whether gesvdp has this job, for m >= n, and is the faster function. */
 static bool is_for_polar_factors(const oa_lapack *l, char job, int64_t m, int64_t n) {
-  enum { FEWEST = 32, MOST_SINGLE = 512 };
-  return (job != 'A' || m == n) && n >= FEWEST && (l->real == OA_F64 || n <= MOST_SINGLE);
+  enum { FEWEST = 32 };
+  return (job != 'A' || m == n) && n >= FEWEST && (l->real == OA_F64 || n <= OA_LAPACK_MOST_POLAR_SINGLE);
 }
 
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,

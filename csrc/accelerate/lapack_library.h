@@ -8,6 +8,9 @@
 #include <stdbool.h>
 
 enum { OA_LAPACK_SCRATCHES = 14 };
+/* The largest order of matrices in single precision whose singular values are found by polar factors. Most larger
+ * matrices are too close to singular, and are decomposed again. */
+enum { OA_LAPACK_MOST_POLAR_SINGLE = 512 };
 
 typedef struct oa_lapack {
   int device, dtype, real; /* real: the dtype of the call's real numbers */
