@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -144,10 +145,13 @@ def test_right_sides_that_are_newer_on_the_device_are_solved(columns: int, order
 
 
 def failing(*many: int) -> pytest.MarkDecorator:
-    """Return the numbers of the calls that fail, and how many of these failures the program sees at least."""
+    """Return the numbers of the calls that fail, and the failures after which a test ends.
+
+    A call that fails may be without effect: the next block then goes up later, or a copy takes a slower way.
+    """
     return pytest.mark.parametrize(
         ("calls", "least"),
-        [pytest.param((100, 400), 1, id="some"), pytest.param(many, 4, id="many", marks=pytest.mark.slow)],
+        [pytest.param(range(100, 500, 30), 1, id="some"), pytest.param(many, 4, id="many", marks=pytest.mark.slow)],
     )
 
 
@@ -155,10 +159,12 @@ def failing(*many: int) -> pytest.MarkDecorator:
 @pytest.mark.later("L")
 @failing(1, 30, 100, 250, 400, 700, 1000, 1500)
 @pytest.mark.parametrize("side", ["L", "R"])
-def test_after_a_failing_call_of_trmm_finished_tiles_are_named(side: str, calls: tuple[int, ...], least: int) -> None:
+def test_after_a_failing_call_of_trmm_finished_tiles_are_named(side: str, calls: Iterable[int], least: int) -> None:
     A, B, failed = whole(N, N), whole(N, N, seed=1), 0
     expected = np.triu(A) @ B if side == "L" else B @ np.triu(A)
     for k in calls:
+        if failed == least:
+            return
         device: Device = testing.sim_device(capacity=CAPACITY, index=1)  # its copies may be slower after failures
         X = B.copy()
         testing.fail_call(device, k)
@@ -170,14 +176,16 @@ def test_after_a_failing_call_of_trmm_finished_tiles_are_named(side: str, calls:
             assert np.array_equal(X[done], expected[done]) and np.array_equal(X[~done], B[~done])
         finally:
             testing.sim_device(index=1)
-    assert failed >= least
+    assert failed == least
 
 
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @failing(1, 30, 100, 400, 900, 1500, 2200, 3000)
-def test_after_a_failing_call_finished_tiles_are_named(calls: tuple[int, ...], least: int) -> None:
+def test_after_a_failing_call_finished_tiles_are_named(calls: Iterable[int], least: int) -> None:
     A, B, failed = whole(N, N), whole(N, N, seed=1), 0
     for k in calls:
+        if failed == least:
+            return
         device: Device = testing.sim_device(capacity=CAPACITY, index=1)  # its copies may be slower after failures
         C = whole(N, N, seed=2)
         before, expected = C.copy(), A @ B + C
@@ -190,4 +198,4 @@ def test_after_a_failing_call_finished_tiles_are_named(calls: tuple[int, ...], l
             assert np.array_equal(C[done], expected[done]) and np.array_equal(C[~done], before[~done])
         finally:
             testing.sim_device(index=1)
-    assert failed >= least
+    assert failed == least

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,12 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(test: Any) -> Any:
-    """Parametrize a test over the numbers of the calls that fail, and over the fewest failures that are seen."""
-    some = pytest.param((100, 250, 400), 1, id="some")
-    many = pytest.param((1, 20, 90, 300, 700, 1200, 1900, 2700, 3500, 4200), 5, id="many", marks=pytest.mark.slow)
+    """Parametrize a test over the numbers of the calls that fail, and over the failures after which it ends.
+
+    A call that fails may be without effect: the next block then goes up later, or a copy takes a slower way.
+    """
+    some = pytest.param(range(100, 500, 30), 1, id="some")
+    many = pytest.param((1, 20, 90, *range(300, 4300, 200)), 8, id="many", marks=pytest.mark.slow)
     test = pytest.mark.parametrize(("calls", "least"), [some, many])(test)
     return pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")(test)
 
@@ -155,10 +159,12 @@ def test_random_shapes_and_capacities_of_panels(dtype: str, count: int) -> None:
 
 
 @failing
-def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(calls: tuple[int, ...], least: int) -> None:
+def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(calls: Iterable[int], least: int) -> None:
     matrices, failed = Matrices("float64"), 0
     original, right = np.asfortranarray(matrices.general(N, N)), matrices.general(N)
     for k in calls:
+        if failed == least:
+            return
         device = small(CAPACITY * 2)
         A, x, ipiv = original.copy("F"), right.copy(), np.empty(N, np.int32)
         testing.fail_call(device, k)
@@ -174,7 +180,7 @@ def test_after_a_failing_call_of_gesv_the_right_sides_are_as_they_were(calls: tu
             assert matrices.near(original @ x, right)
         finally:
             testing.sim_device()
-    assert failed >= least
+    assert failed == least
 
 
 def test_two_devices_finish_each_tile_at_once() -> None:
@@ -208,12 +214,14 @@ def test_a_matrix_that_is_not_definite_leaves_the_right_sides(uplo: str) -> None
 
 
 @failing
-def test_after_a_failing_call_finished_tiles_are_named(calls: tuple[int, ...], least: int) -> None:
+def test_after_a_failing_call_finished_tiles_are_named(calls: Iterable[int], least: int) -> None:
     matrices, failed = Matrices("float64"), 0
     H, right = matrices.definite(N), matrices.general(N)
     factor, solution = scipy.linalg.cholesky(H), np.linalg.solve(H, right)
     upper = triangle(N, "U")
     for k in calls:
+        if failed == least:
+            return
         device = small(index=1)  # its copies may be slower after failures
         A, x = H.copy(), right.copy()
         testing.fail_call(device, k)
@@ -228,7 +236,7 @@ def test_after_a_failing_call_finished_tiles_are_named(calls: tuple[int, ...], l
             assert np.allclose(x[rows], solution[rows]) and np.array_equal(x[~rows], right[~rows])
         finally:
             testing.sim_device(index=1)
-    assert failed >= least
+    assert failed == least
 
 
 def test_ctrl_c_names_the_finished_tiles() -> None:
