@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from ._instead import instead_of
+from ._instead import instead_of, of_ufunc
 from ._keywords import instead_of_keyword
 from .display import nearest, plural
 from .errors import ArgumentTypeError, OffloadError
@@ -197,6 +197,21 @@ def _values_of(frame: FrameType, line: str) -> dict[str, Any]:
     return values
 
 
+def _kernel_of(function: np.ufunc) -> str:
+    """Return the remedy for a universal function where a kernel is needed."""
+    from .kernels.python.formulas import known_names
+
+    name = function.__name__
+    call = of_ufunc(name)
+    if call is None and name in known_names():
+        arrays, result = (("x", "y"), "z") if function.nargs == 3 else (("x",), "y")
+        declared = ", ".join(f"{array}=In[np.float64]" for array in arrays)
+        call = f'kernels.elementwise("{result} = {name}({", ".join(arrays)})", {declared}, {result}=Out[np.float64])'
+    if call is None:
+        return f"formulas have no {name}: write it with operators and functions of math, for kernels.elementwise"
+    return f"{call} makes one"
+
+
 def how_to_run(function: str, kernel: Any) -> str:
     """Return the remedy for an object that is not a kernel; `function` is launch, offload or offload_unsafe."""
     from .kernels.module import Module
@@ -214,7 +229,7 @@ def how_to_run(function: str, kernel: Any) -> str:
             f"call it with the pointers, {name}(...)" if function == "launch" else f"write call({name}, ...)"
         )
     if isinstance(kernel, np.ufunc):
-        return f'kernels.elementwise("y = {kernel.__name__}(x)", x=In[np.float64], y=Out[np.float64]) makes one'
+        return _kernel_of(kernel)
     if isinstance(kernel, (np.ndarray, DevicePtr)):
         return f"the kernel is the first argument: {function}(kernel, ...)"
     if isinstance(kernel, str):

@@ -59,6 +59,7 @@ _FORMULAS: Final = {
         ).split()
     },
     "absolute": "abs({0})",
+    **dict.fromkeys(["neg", "negative"], "-{0}"),
     "square": "{0} * {0}",
     "reciprocal": "1 / {0}",
     "round": "rint({0})",
@@ -149,7 +150,11 @@ _ATTRIBUTES: Final = {
 
 
 def _reduction(name: str, dtype: str) -> str:
-    call = f'kernels.reduce("{_REDUCTIONS[name]}", x={spelled(dtype)})(dx, dresult){_DIVIDED.get(name, "")}'
+    operation, kind = _REDUCTIONS[name], spelled(dtype)
+    call = (
+        f'kernels.reduce("{operation}", x={kind})(dx, dresult){_DIVIDED.get(name, "")}, '
+        f'kernels.reduce("{operation}", axis=0, x={kind}) for each column of a matrix, axis=1 for each row'
+    )
     return f"{call}, blas.asum for absolute values" if name in ("sum", "nansum") else call
 
 
@@ -179,11 +184,33 @@ def _formula(name: str, dtype: str, operands: Sequence[object]) -> str:
     return f'kernels.elementwise("{result} = {value}", {declared})({passed})'
 
 
+def _with_vector(name: str, dtype: str, ranks: Sequence[int]) -> str:
+    """Return the remedy for a matrix and a vector, which NumPy repeats for each row."""
+    kind = spelled(dtype)
+    value = _FORMULAS[name].format(*("A[i, j]" if rank == 2 else "v[j]" for rank in ranks))
+    kernel = (
+        f"a @kernel with B: Out[{kind}].by(Linear2D()), A: In[{kind}], v: In[{kind}], and "
+        f"for i, j in B.mine(): B[i, j] = {value}"
+    )
+    if name in ("add", "sub", "subtract") and ranks[0] == 2:
+        sign = "1.0" if name == "add" else "-1.0"
+        return f"blas.ger({sign}, dones, dv, dA) in place, where dones has a one for each row; or {kernel}"
+    return kernel
+
+
+def of_ufunc(name: str) -> str | None:
+    """Return the call of kernels.elementwise that makes a kernel of a universal function; None if no formula has it."""
+    return _formula(name, "float64", ()).rpartition("(")[0] if name in _FORMULAS else None
+
+
 def instead_of(name: str, dtype: str, operands: Sequence[object] = ()) -> str:
     """Return the remedy for a function of NumPy, or an operator, that needs the values on the host.
 
     dtype: the name of the pointer's dtype. operands: of the operator, in their order.
     """
+    ranks = [len(shape) for operand in operands if (shape := getattr(operand, "shape", None)) is not None]
+    if ranks in ([2, 1], [1, 2]) and name in _FORMULAS:  # formulas need arrays of the same shape
+        return f"use {_with_vector(name, dtype, ranks)}, or to_host()"
     ways = [_ON_DEVICE[name]] if name in _ON_DEVICE else []
     if name in _REDUCTIONS:
         ways.append(_reduction(name, dtype))

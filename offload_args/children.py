@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Any, Final
 
-from .display import plural, time_text
+from .display import plural, saved_text
 from .errors import OffloadError
 from .plans import Decision
 from .scripts import Accelerated, accelerate
@@ -96,7 +96,4 @@ class Children:
         calls, gone, saved = (sum(report[name] for report in self.reports) for name in ("calls", "gone", "saved"))
         count = len(self.reports)
         processes = "child process" if count == 1 else "child processes"
-        return (
-            f"{count} {processes}: {calls} {plural('call', calls)}, {gone} went; "
-            f"saved {time_text(max(saved, 0))} by the model"
-        )
+        return f"{count} {processes}: {calls} {plural('call', calls)}, {gone} went; {saved_text(saved)} by the model"

@@ -17,6 +17,7 @@ __all__ = [
     "no_name",
     "plural",
     "rate_text",
+    "saved_text",
     "shown",
     "size_text",
     "text_table",
@@ -62,6 +63,11 @@ def plural(word: str, count: int) -> str:
     if count == 1:
         return word
     return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
+
+
+def saved_text(seconds: float) -> str:
+    """Return "saved 2 ms", or "lost 2 ms" for a number below 0."""
+    return f"saved {time_text(seconds)}" if seconds >= 0 else f"lost {time_text(-seconds)}"
 
 
 def size_text(nbytes: int) -> str:

@@ -28,7 +28,19 @@ import numpy as np
 from . import _core
 from ._signatures import telling
 from .devices import Device, chosen_default, is_name
-from .display import answering, html_table, listing, missing, nearest, plural, shown, size_text, text_table, time_text
+from .display import (
+    answering,
+    html_table,
+    listing,
+    missing,
+    nearest,
+    plural,
+    saved_text,
+    shown,
+    size_text,
+    text_table,
+    time_text,
+)
 from .errors import ArgumentError, ArgumentTypeError, OffloadError
 from .plans import Decision, Plan, decides, rates_of
 from .tracing.source import Place
@@ -324,12 +336,13 @@ class Report:
         if self.gone:
             moved = sum(row.bytes_up + row.bytes_down for row in self.rows)
             spared = f", spared {size_text(self.bytes_spared)} that stayed there" if self.bytes_spared else ""
-            lines.append(f"saved {time_text(max(self.saved, 0))} by the model, moved {size_text(moved)}{spared}")
+            lines.append(f"{saved_text(self.saved)} by the model, moved {size_text(moved)}{spared}")
         return [*lines, *filter(None, (self.assumed, self.lapack, self.failure))]
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header = ("line", "routine", "size", "calls", "went", "CPU", "device", "moved", "spared", "saved", "why not")
         rows = []
+        unknown = "(no line)" if any(row.place for row in self.rows) else ""
         for row in self.rows:
             size = " x ".join(str(extent) for extent in (row.m, row.n, row.k) if extent)
             reasons = {"left out": "plan only"} if self.assumed else {}
@@ -337,10 +350,12 @@ class Report:
             moved = size_text(row.bytes_up + row.bytes_down) if row.gone else ""
             spared = size_text(row.bytes_spared) if row.bytes_spared else ""
             times = (time_text(seconds) if seconds > 0 else "" for seconds in (row.host_seconds, row.device_seconds))
-            saved = time_text(row.saved) if row.saved > 0 else f"({time_text(row.missed)})" if row.missed > 0 else ""
-            rows.append(
-                (row.place, row.routine, size, str(row.calls), str(row.gone), *times, moved, spared, saved, refusals)
-            )
+            saved = f"({time_text(row.missed)})" if row.missed > 0 else ""
+            if row.saved:
+                saved = time_text(row.saved) if row.saved > 0 else f"-{time_text(-row.saved)}"
+            counts = str(row.calls), str(row.gone)
+            place = row.place or unknown
+            rows.append((place, row.routine, size, *counts, *times, moved, spared, saved, refusals))
         return header, rows
 
     def _advice(self) -> list[str]:
@@ -356,6 +371,8 @@ class Report:
         header, rows = self._table()
         table = text_table([header, *rows]) if rows else []
         notes = ["(in brackets: the seconds that the device would have saved, by the model)"] if self.missed > 0 else []
+        if any(row.missed > 0 and "not faster" in row.refused for row in self.rows):
+            notes.append("(not faster: also first calls, which the CPU makes to be timed, and calls below the margin)")
         return "\n".join([*self._lines(), *table, *notes, *self._advice()])
 
     def __repr__(self) -> str:
@@ -578,7 +595,11 @@ def accelerate(
     if isinstance(device, Device):
         device = device.name
     elif device is not None and not (isinstance(device, str) and is_name(device)):
-        raise ArgumentError(f'accelerate: device needs a Device or a name such as "cuda:0", got {shown(device)}')
+        here = ", ".join(each.name for each in Device.all())
+        listed = f"; the devices here are {here}" if isinstance(device, str) else ""
+        raise ArgumentError(
+            f'accelerate: device needs a Device or a name such as "cuda:0", got {shown(device)}{listed}'
+        )
     if not isinstance(margin, (int, float)) or not math.isfinite(margin) or margin < 0:
         raise ArgumentError(f"accelerate: margin needs a number of 0 or more, got {shown(margin)}")
     names = _core.accelerate_families()

@@ -17,6 +17,7 @@ from .. import __version__
 from ..display import nearest
 from ..errors import OffloadError
 from . import config, demo, info, plan, record, replay, run, selftest, trace
+from .script import tell_misplaced
 
 __all__ = ["main", "parser"]
 
@@ -49,6 +50,17 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+WITH_SCRIPTS = ("plan", "record", "run", "trace")  #: commands that run scripts
+# {a command's name in other programs: the command here}.
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("profile", "prof", "nsys", "stats"), "trace"),
+    **dict.fromkeys(("devices", "list", "list-devices", "doctor", "env", "status", "show"), "info"),
+    **dict.fromkeys(("test", "check", "verify"), "selftest"),
+    **dict.fromkeys(("bench", "benchmark", "estimate"), "plan"),
+    **dict.fromkeys(("accelerate", "exec", "python"), "run"),
+}
+
+
 class _Parser(argparse.ArgumentParser):
     """The parser of all commands, whose error for a misspelt command or option names similar ones."""
 
@@ -58,6 +70,13 @@ class _Parser(argparse.ArgumentParser):
         misspelt = re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message)
         name = misspelt[1] if misspelt else ""
         remedy = f"; write {PROGRAM} --{name}" if name in ("help", "version") else nearest(name, COMMANDS)
+        if name in OTHER_NAMES:
+            remedy = f"; did you mean {OTHER_NAMES[name]}?"
+        elif name.endswith(".py") or os.path.isfile(name):
+            remedy = (
+                f"; did you mean {PROGRAM} run {name}, which accelerates a NumPy program, or trace {name}, which lists "
+                "the copies of a program with regions?"
+            )
         super().error(message + remedy)
 
     def refuse(self, command: str, arguments: Sequence[str]) -> NoReturn:
@@ -107,6 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command is None:
             root.print_help()
         else:
+            if options.command in WITH_SCRIPTS and not options.script.isdigit():
+                tell_misplaced(root.by_command[options.command], options)
             status = options.run(options)
         sys.stdout.flush()
     except OffloadError as error:
@@ -114,14 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {options.command}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        if options.command in ("plan", "record", "run", "trace"):  # the user interrupted the script
+        if options.command in WITH_SCRIPTS:  # the user interrupted the script
             raise
         print(f"{PROGRAM} {options.command}: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        if (
-            options.command in ("plan", "record", "run", "trace") or error.filename is not None
-        ):  # an error of the script, or of a file
+        if options.command in WITH_SCRIPTS or error.filename is not None:  # an error of the script, or of a file
             raise
         return _lost_output(options.command, error)
     return status

@@ -22,7 +22,7 @@ from .. import Device, In, Out, Scratch, __version__, offload_args
 from ..display import size_text, text_table, time_text
 from ..errors import OffloadError
 from .arguments import device
-from .script import script_of
+from .script import add_own_arguments, script_of
 
 HELP = "estimate a product of matrices on each device, or the seconds that a GPU would save in a script"
 DESCRIPTION = """With a script: run it as it is, count its calls of BLAS and LAPACK, and say on stderr which ones a GPU
@@ -67,13 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="M N K | SCRIPT",
         help="rows of A and C, columns of B and C, columns of A and rows of B; or a script, or with -m a module",
     )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    add_own_arguments(parser)
     parser.set_defaults(numbers=numbers)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that may also follow M, N and K. Options after a script are the script's own."""
-    parser.add_argument("--dtype", choices=DTYPES, default="f4", help="of all three (%(default)s)")
+    parser.add_argument("--dtype", choices=DTYPES, help="of all three (f4)")
     parser.add_argument(
         "--device", type=device, action="append", metavar="D", help="only this one; may be given several times"
     )
@@ -341,6 +341,14 @@ def _plan_script(options: argparse.Namespace) -> int:
     from ..running import run_to_end, say
     from ..scripts import accelerate
 
+    ignored = "--device" if options.device else "--dtype" if options.dtype else ""
+    if ignored:
+        print(
+            f"plan: {ignored} is for M N K: the plan of a script assumes the rates of a GPU of today; "
+            f"`python -m offload_args run --device D --report` runs a script on a device",
+            file=sys.stderr,
+        )
+        return 2
     run_script = script_of(options.script, options.arguments, options.module)
     if run_script is None:
         print(f"plan: no file {options.script}", file=sys.stderr)
@@ -369,7 +377,7 @@ def run(options: argparse.Namespace) -> int:
     if options.module or not options.script.lstrip("-").isdigit():
         return _plan_script(options)
     options = options.numbers.parse_args([options.script, *options.arguments], options)
-    shape, dtype = _shape_of(options.operands), np.dtype(options.dtype)
+    shape, dtype = _shape_of(options.operands), np.dtype(options.dtype or DTYPES[0])
     report = estimate(shape, dtype, options.device or Device.all())
     if options.json:
         print(json.dumps(report, indent=2))

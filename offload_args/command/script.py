@@ -7,14 +7,46 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["add_script", "script_of"]
+__all__ = ["add_own_arguments", "add_script", "script_of", "tell_misplaced"]
 
 
 def add_script(parser: argparse.ArgumentParser) -> None:
     """Declare -m, the script and its own arguments."""
     parser.add_argument("-m", dest="module", action="store_true", help="script is a module's name")
     parser.add_argument("script", help="the script, or with -m a module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    add_own_arguments(parser)
+    parser.epilog = "Options of this command go before the script. All that follows the script goes to the script."
+
+
+def add_own_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the script's own arguments, which may be left out."""
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own").required = False
+
+
+def tell_misplaced(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Write a line to stderr if the script's arguments look like options of the command.
+
+    They do if they begin with an option, all their options are options of the command, and the script's text has none
+    of them.
+    """
+    names = [text.partition("=")[0] for text in options.arguments if text.startswith("-")]
+    known = parser._option_string_actions.keys() - {"-h", "--help", "-m"}
+    if not names or not options.arguments[0].startswith("-") or not known.issuperset(names):
+        return
+    if not options.module:
+        try:
+            with open(options.script, errors="replace") as file:
+                text = file.read()
+        except OSError:
+            return
+        if any(name in text for name in names):
+            return
+    verb = "goes" if len(names) == 1 else "go"
+    print(
+        f"{options.command}: {', '.join(names)} {verb} to the script; options of offload_args go before it: "
+        f"{parser.prog} {' '.join(options.arguments)} {'-m ' * options.module}{options.script}",
+        file=sys.stderr,
+    )
 
 
 def script_of(script: str, arguments: list[str], is_module: bool) -> Callable[[], object] | None:

@@ -66,6 +66,12 @@ def run(run_script: Callable[[], object], file: str, contents: str, calls: int |
         if recording.fault is not None:
             verb = "is" if recording.calls == 1 else "are"
             say(f"record: {file} ends early, at most {count} {verb} in it: {recording.fault}", stderr)
+        elif not recording.calls:
+            say(
+                f"record: 0 calls in {file}: the script made no call with pointers of a region; "
+                "`python -m offload_args run --report` runs a NumPy program as it is",
+                stderr,
+            )
         else:
             say(f"record: {count} in {file}; `python -m offload_args replay {file}` runs them again", stderr)
     return status

@@ -124,6 +124,7 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
     status = run_to_end(run_script, trace.stop)
     if os.getpid() != process:  # this process is a child that the script forked; its parent writes the report
         return status
-    say(f"\n-- offload_args trace\n{trace.summary}", stderr)
+    holder = "--json FILE" if json is None else json
+    say(f"\n-- offload_args trace\n{trace.summary._text(holder)}", stderr)
     written = _write(trace, save, json, stderr)
     return status or written

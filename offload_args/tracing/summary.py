@@ -183,13 +183,16 @@ class Summary:
             f"{', '.join(self.devices) or 'no device'} in {time_text(self.seconds)}"
         )
 
-    def _shown_advice(self) -> list[str]:
-        """Return the advice that saves enough to be shown, with a line about the number of the others."""
+    def _shown_advice(self, holder: str = "summary.advice") -> list[str]:
+        """Return the advice that saves enough to be shown, with a line about the number of the others.
+
+        holder: what has the text of the others.
+        """
         small = [advice for advice in self.advice if 0 < advice.seconds < _LEAST_SAVING * self.seconds]
         shown = [str(advice) for advice in self.advice if advice not in small]
         if small:
             count = f"{len(small)} {plural('change', len(small))}"
-            shown.append(f"{count} would save less than 1% of the time; summary.advice has the text")
+            shown.append(f"{count} would save less than 1% of the time; {holder} has the text")
         return shown
 
     def _calls(self) -> list[tuple[str, int, float]]:
@@ -231,6 +234,10 @@ class Summary:
         return "".join(tables)
 
     def __str__(self) -> str:
+        return self._text()
+
+    def _text(self, holder: str = "summary.advice") -> str:
+        """Return the summary as text. holder: what has the advice that is not shown."""
         lines = [self._title()]
         if self.left_out:
             lines.append(f"{self.left_out} events are missing: there was no room for them")
@@ -261,7 +268,7 @@ class Summary:
                 f"watch {self.pages_written} {plural('write', self.pages_written)} to watched pages of what stays on a "
                 f"device, about {time_text(self.seconds_watching)}"
             )
-        lines += [f"advice: {advice}" for advice in self._shown_advice()]
+        lines += [f"advice: {advice}" for advice in self._shown_advice(holder)]
         return "\n".join(lines)
 
 
@@ -356,7 +363,7 @@ def _line_around(copies: Copies, loop: tuple[Place, Loop] | None, written: bool)
     name, device = _base_of(copies), f', device="{copies.device}"' * (copies.device != Device.default().name)
     is_there = loop is None or (loop[0] == copies.places[0] and name not in loop[1].bound)
     if not name.isidentifier() or not is_there:
-        return f"with offload_args(In(...){device}) as (...):"
+        return f"with offload_args(In(ARRAY){device}) as (pointer,):  # write the array's name for ARRAY"
     return f"with offload_args({name if written else f'In({name})'}{device}) as (d{name},):"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -185,3 +186,19 @@ def test_loading_the_extension_again_ends_no_acceleration_and_unloading_it_does(
         report = shell.magics["accelerate"]("off")
         assert (report.calls if report else None) == (None if unloads else 1)
         assert _core.accelerate_query() == (0, 0)
+
+
+def test_a_report_calls_a_loss_a_loss_and_a_row_without_a_line_says_so() -> None:
+    rows = [
+        scripts.Row("dgemm", "a.py:3", 9, 9, 9, 2, 2, {}, 8, 8, 0, 0.0, 0.6, -0.5, 0.0),
+        scripts.Row("dgemm", "", 9, 9, 9, 5, 0, {"not faster": 5}, 0, 0, 0, 0.12, 0.0, 0.0, 0.072),
+    ]
+    text = str(scripts.Report(rows, 0, "sim:0", "", ""))
+    assert "\nlost 500 ms by the model, moved 16 bytes\n" in text and "-500 ms" in text
+    assert re.search(r"\n *\(no line\)", text) and "(not faster: also first calls" in text
+    assert "(no line)" not in str(scripts.Report(rows[1:], 0, "sim:0", "", ""))
+
+
+def test_a_name_that_is_no_device_is_answered_with_the_devices() -> None:
+    with pytest.raises(offload_args.errors.ArgumentError, match="got 'gpu'; the devices here are .*host"):
+        offload_args.accelerate("gpu")

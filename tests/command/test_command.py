@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 import offload_args as package
 from offload_args import command
+from offload_args.command.script import tell_misplaced
 
 
 def test_without_a_command_it_says_what_it_offers() -> None:
@@ -38,7 +40,7 @@ def test_an_unknown_command_is_refused_with_the_list_of_commands(capsys: pytest.
     assert left.value.code == 2 and "selftest" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "meant"), [("inof", "info"), ("replya", "replay"), ("test", "")])
+@pytest.mark.parametrize(("name", "meant"), [("inof", "info"), ("replya", "replay"), ("zzz", "")])
 def test_a_misspelt_command_is_refused_with_the_nearest_name(
     name: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +58,11 @@ def test_a_misspelt_command_is_refused_with_the_nearest_name(
         ("selftest host", "unrecognized arguments: host; its options are --device, --every, --json"),
         ("help", "; write python -m offload_args --help"),
         ("version", "; write python -m offload_args --version"),
+        ("profile script.py", "; did you mean trace?"),
+        ("devices", "; did you mean info?"),
+        ("script.py", "; did you mean python -m offload_args run script.py, .*or trace script.py"),
+        ("run", "the following arguments are required: script$"),
+        ("trace", "the following arguments are required: script$"),
         ("--verison", "unrecognized arguments: --verison"),
     ],
 )
@@ -114,3 +121,46 @@ def test_a_full_disk_is_reported_and_a_reader_who_has_enough_is_not(arguments: s
     ran = subprocess.run(command_line, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=300)
     os.close(writes)
     assert ran.returncode == 0 and ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        ("", "--device sim:0 --report", "--device, --report go to the script; options of offload_args go before it"),
+        ("", "--json=x", "--json=x"),
+        ("", "--other --report", ""),
+        ("", "input --report", ""),
+        ("# has --report", "--report", ""),
+    ],
+)
+def test_options_behind_the_script_are_told_unless_they_are_the_scripts(
+    text: str, arguments: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    options = command.parser().parse_args(["run", str(script), *arguments.split()])
+    tell_misplaced(command.parser().by_command["run"], options)
+    said = capsys.readouterr().err
+    assert told in said and bool(told) == bool(said)
+    if told:
+        assert said.rstrip().endswith(f"python -m offload_args run {arguments} {script}")
+
+
+@pytest.mark.later
+def test_a_recording_without_calls_names_the_command_for_numpy_programs(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np\nnp.ones((3, 3)) @ np.ones(3)\n")
+    command_line = [sys.executable, "-m", "offload_args", "record", "-o", tmp_path / "r.jsonl.gz", script]
+    ran = subprocess.run(command_line, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0 and "record: 0 calls in " in ran.stderr
+    assert "`python -m offload_args run --report` runs a NumPy program as it is" in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--device host", "--dtype f8"])
+def test_the_plan_of_a_script_refuses_what_it_does_not_use(
+    arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('ran')")
+    assert command.main(["plan", *arguments.split(), str(script)]) == 2
+    assert f"{arguments.split()[0]} is for M N K" in capsys.readouterr().err

@@ -105,7 +105,9 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
         ("y = gamma(x)", {}, r"kernels do not have this function: compute its values on the host, as scipy\.special"),
         ("z = x", {}, "does not use the parameter y"),
         ("y = a * xx", {"a": np.float32}, "the parameter x: the formula has xx, and the parameters are .*: rename"),
-        ("x = y", {}, r"assigns x: declare x=Out\[dtype\]"),
+        ("x = y", {}, r"assigns x: declare x=Out\[np\.float32\]"),
+        ("x = y; y = x", {}, r"assigns x: declare x=Out\[np\.float32\]"),
+        ("y = 1.0; x += y", {}, r"assigns x: declare x=InOut\[np\.float32\]"),
         ("y += x", {}, "y is Out: declare InOut"),
         ("y = x + i", {"i": np.int32}, "the parameter i: it is an index"),
         (
@@ -116,6 +118,14 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
         ("y = x", {"name": "1"}, "name needs a name as in Python, such as 'axpy', got '1'$"),
         ("y = x", {"x": "float32"}, r"x needs a type, such as In\[np\.float64\] .*; got 'float32'$"),
         ("y = x", {"y": In[np.float32]}, r"needs an array that it writes: y=Out\[np.float32\]"),
+        ("y = x + y", {"y": np.float64}, r"needs an array that it writes: y=InOut\[np.float64\]$"),
+        ("y += x", {"y": np.float32}, r"needs an array that it writes: y=InOut\[np.float32\]$"),
+        ("y = x; y = y * y", {"y": np.float32}, r"needs an array that it writes: y=Out\[np.float32\]$"),
+        (
+            "x + y",
+            {"y": np.float32},
+            r"needs an array that it writes: write 'z = x \+ y', and declare z=Out\[np.float32\]$",
+        ),
     ],
 )
 def test_a_formula_that_is_no_kernel_is_refused(formula, parameters, words) -> None:
@@ -255,6 +265,9 @@ def test_a_sum_of_nothing_is_0_and_a_least_element_of_nothing_is_refused() -> No
         ),
         ("sum", {"x": np.float32, "y": np.float32, "formula": "x"}, "does not use the parameter y: leave it out"),
         ("sum", {"x": np.float32, "y": np.float32}, "sum of several arrays needs a formula"),
+        ("sum", {"keepdims": True, "x": np.float32}, "keepdims is no keyword of reduce: reshape the result"),
+        ("sum", {"x": np.float32, "initial": 1.0}, "initial is no keyword of reduce: combine it with the result"),
+        ("sum", {"x": np.float32, "where": True, "formula": "x"}, "where is no keyword of reduce: write the condition"),
         ("max", {"x": np.complex64}, "complex numbers have no order"),
     ],
 )
@@ -480,3 +493,13 @@ def test_results_with_strides_are_written(running_device: str) -> None:
     A, results = np.arange(12.0).reshape(4, 3), np.full((4, 2), 7.0)
     reduce("sum", A=np.float64, axis=1)(A, results[::-1, 0], device=running_device)
     np.testing.assert_array_equal(results, np.stack([A.sum(axis=1)[::-1], np.full(4, 7.0)], axis=1))
+
+
+def test_a_reduction_of_a_pointer_and_an_array_says_how_to_lend_the_array(device: str) -> None:
+    total, out = reduce("sum", x=np.float64), np.zeros(1)
+    with offload_args(np.ones(5), device=device) as (dx,):
+        for wrong, name in ((lambda: total(dx, out), "out"), (lambda: total(np.ones(5), dx[:1]), "x")):
+            with pytest.raises(
+                errors.HostPointerError, match=rf"^sum: {name} needs a device pointer.*with offload_args\(x, out\) as"
+            ):
+                wrong()

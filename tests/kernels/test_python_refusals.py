@@ -42,6 +42,21 @@ def half_in_a_struct(ball: BALL, y: Line):
         y[i] = ball.h  # refused: ball.h: kernels read no float16 in a struct: make the field a float32
 
 
+def loop_over_an_array(x: In[np.float32], y: Line):
+    for i in y:  # refused: for i in y: .*this thread's elements, write for i in y.mine\(\); .* range\(y.size\)
+        y[i] = x[i]
+
+
+def loop_over_an_array_without_partition(x: In[np.float32], y: Out[np.float32]):
+    for i in x:  # refused: for i in y.mine\(\), and declare y with a partition, .*; .* for i in range\(x.size\)
+        y[i] = x[i]
+
+
+def number_of_the_thread_as_in_numba(x: In[np.float32], y: Line):
+    i = cuda.grid(1)  # noqa: F821  # refused: the name cuda: .*for i in y.mine\(\) .*here.index\(\)
+    y[i] = x[i]
+
+
 def field_that_is_stored(ball: BALL, y: Line):
     for i in y.mine():
         ball.x = 1  # refused: ball.x is assigned: assign variables and elements of arrays
@@ -363,7 +378,8 @@ REFUSED = [
     caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,
     field_that_is_not_there, field_by_name_that_is_not_there, half_in_a_struct, field_that_is_stored, no_such_field,
     no_such_field_stored, whole_struct, struct_of_a_number, column_first, field_of_a_neighbour, field_of_out,
-    structs_passed_on, structs_shared, step_on_structs,
+    structs_passed_on, structs_shared, step_on_structs, loop_over_an_array, loop_over_an_array_without_partition,
+    number_of_the_thread_as_in_numba,
 ]  # fmt: skip
 
 

@@ -268,3 +268,20 @@ def test_other_functions_of_numpy_name_the_function_for_pointers(device: str) ->
         ):
             with pytest.raises(HostAccessError, match=remedy):
                 wrong()
+
+
+def test_arithmetic_of_a_matrix_and_a_vector_names_a_way_that_takes_both(device: str) -> None:
+    A, v, ones = np.ones((4, 3)), np.arange(3.0), np.ones(4)
+    expected = A - v
+    with offload_args(A, v, ones, device=device) as (dA, dv, dones):
+        for wrong, remedy in (
+            (lambda: dA - dv, r"use blas\.ger\(-1\.0, dones, dv, dA\) in place.*B\[i, j\] = A\[i, j\] - v\[j\]"),
+            (lambda: np.add(dA, dv), r"use blas\.ger\(1\.0, dones, dv, dA\) in place"),
+            (lambda: dv * dA, r"use a @kernel with .*B\[i, j\] = v\[j\] \* A\[i, j\]"),
+            (lambda: np.sum(dA, axis=0), r'kernels\.reduce\("sum", axis=0, x=np\.float64\) for each column'),
+            (lambda: dA.mean(axis=1), r'kernels\.reduce\("sum", axis=0, x=np\.float64\) .*axis=1 for each row'),
+        ):
+            with pytest.raises((HostAccessError, AttributeError), match=remedy):
+                wrong()
+        blas.ger(-1.0, dones, dv, dA)
+    np.testing.assert_array_equal(A, expected)

@@ -97,6 +97,7 @@ def test_advice_that_saves_little_is_counted_and_not_shown() -> None:
     text = str(Summary(events, 1.0, 0))
     assert "advice: A (8 bytes) went up 2 times" in text and "advice: x" not in text
     assert text.endswith("advice: 1 change would save less than 1% of the time; summary.advice has the text")
+    assert Summary(events, 1.0, 0)._text("--json FILE").endswith("of the time; --json FILE has the text")
     assert "advice: x (8 bytes)" in str(Summary(events, 0.0005, 0))
 
 
@@ -345,4 +346,4 @@ def test_the_advised_line_opens_the_region_around_the_loop(device: str, tmp_path
 def test_the_advised_line_has_no_name_that_the_place_lacks(device: str, tmp_path: Path) -> None:
     ran, advice = advised(tmp_path / "sizes.py", SIZES.format(device=device))
     chosen = "" if device == Device.default().name else f', device="{device}"'
-    assert f": with offload_args(In(...){chosen}) as (...):\n" in advice
+    assert f": with offload_args(In(ARRAY){chosen}) as (pointer,):  # write the array's name for ARRAY\n" in advice

@@ -18,6 +18,7 @@ from ..._signatures import telling
 from ..._syntax import parse, parse_expression
 from ...arguments import InOut, Out, Parameter
 from ...display import shown
+from ...dtypes import spelled
 from ...errors import KernelError, SignatureError
 from ...pointers import DevicePtr
 from ..partitions import Linear1D
@@ -121,6 +122,41 @@ def renamed(used: Set[str], parameters: Mapping[str, Any], scope: Mapping[str, A
     return f"the formula has {unknown[0]}, and the parameters are {', '.join(parameters)}: rename one of them"
 
 
+def _is_read_first(tree: ast.Module, key: str) -> bool:
+    """Return whether a formula reads an array's element before it assigns it, or as it does so."""
+    for statement in tree.body:
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == key]
+        if any(isinstance(node.ctx, ast.Load) for node in names) or (names and isinstance(statement, ast.AugAssign)):
+            return True
+        if names:
+            return False
+    return False
+
+
+def _declared(tree: ast.Module, key: str, parameters: Mapping[str, Any]) -> str:
+    """Return the declaration of an array that a formula assigns, such as "y=InOut[np.float32]"."""
+    kinds = [parameters[key]] if key in parameters else list(parameters.values())
+    dtypes = []
+    for kind in kinds:
+        try:
+            dtypes.append(np.dtype(kind.dtype if isinstance(kind, Parameter) else kind))
+        except (AttributeError, TypeError):
+            continue
+    dtype = spelled(dtypes[0].name) if dtypes else "np.float32"
+    return f"{key}={'InOut' if _is_read_first(tree, key) else 'Out'}[{dtype}]"
+
+
+def _remedy(formula: str, tree: ast.Module, parameters: Mapping[str, Any]) -> str:
+    """Return the remedy for a formula none of whose parameters is an array that is written."""
+    stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    if stored:
+        target = next((key for key in stored if key in parameters), stored[0])
+        return _declared(tree, target, parameters)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | parameters.keys()
+    result = next(name for name in ("z", "result", "oa_result") if name not in used)
+    return f"write {f'{result} = {formula.strip()}'!r}, and declare {_declared(tree, result, parameters)}"
+
+
 @telling
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
     """Make a kernel of a formula for each element.
@@ -165,7 +201,9 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
                 f"for a number; got {got}"
             )
     if not written:
-        raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
+        tree = parsed("elementwise", formula)
+        remedy = _remedy(formula, tree, parameters)
+        raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: {remedy}")
     owner = next(iter(written))
     by_pairs = type(written[owner].partition).__name__ in _BY_PAIRS
     index = "i, j" if by_pairs else "i"
@@ -185,9 +223,7 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
             raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}: {remedy}")
     for key in sorted(reader.stored & parameters.keys()):
         if key not in written:
-            raise SignatureError(
-                f"elementwise: {formula!r} assigns {key}: declare {key}=Out[dtype], or InOut[dtype] if it is read, too"
-            )
+            raise SignatureError(f"elementwise: {formula!r} assigns {key}: declare {_declared(tree, key, parameters)}")
     lines = [f"def {name}({', '.join(parameters)}):", f"    for {index} in {owner}.mine():"]
     lines += [f"        {line}" for statement in body for line in statement.splitlines()]
     names = {**known_names(), **frame.f_globals, **frame.f_locals}

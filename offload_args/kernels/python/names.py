@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from ..._syntax import parse
-from ...arguments import Parameter
+from ...arguments import InOut, Out, Parameter
 from ...display import nearest, shown
 from ...dtypes import spelled
 from ...errors import KernelError, SignatureError
@@ -135,6 +135,11 @@ class Names:
             how = f"add a parameter, {name}=In[{kind}] for an array or {name}={kind} for a number, or define it before"
         elif self.written.file.startswith("<reduce"):
             how = f"add a parameter, such as {name}=np.float64, or define it before"
+        elif name in ("cuda", "threadIdx", "blockIdx", "blockDim", "gridDim", "get_global_id"):
+            written = [array for array in self.written.arrays.values() if array.direction in (Out, InOut)]
+            owner = next((array.name for array in written), "y")
+            how = f"for i in {owner}.mine() gives this thread's elements, and here.index() the thread's number"
+            return f"nothing has it: {how}; from offload_args.kernels import here"
         return f"nothing has it: {how}{near}"
 
     def constant(self, node: ast.expr, value: Any) -> ast.expr:

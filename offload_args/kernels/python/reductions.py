@@ -26,7 +26,7 @@ from ...arguments import In, Out, Parameter, Scratch
 from ...devices import Device
 from ...display import answering, plural, shown
 from ...dtypes import as_array, code_of, converted, of_parameter, spelled
-from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
+from ...errors import ArgumentError, CaptureError, DTypeError, HostPointerError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
 from ..partitions import Linear1D
@@ -300,6 +300,15 @@ class Reduction:
                 f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}{remedy}"
             )
         if are_lent:
+            for name, argument in zip((*self.parameters, "out"), arguments, strict=True):
+                if not isinstance(argument, DevicePtr):
+                    operand_names = ", ".join(self.parameters)
+                    lent_names = ", ".join(f"d{parameter}" for parameter in (*self.parameters, "out"))
+                    raise HostPointerError(
+                        f"{self.operation}: {name} needs a device pointer, as other arguments are, got "
+                        f"{shown(argument)}: lend it, too: with offload_args({operand_names}, out) as ({lent_names}): "
+                        f"total({lent_names}); or pass NumPy arrays alone: out = total({operand_names})"
+                    )
             self._reduce(operands, result[0], scratch)
             return None
         if scratch is not None:
@@ -380,6 +389,15 @@ class Reduction:
     ) -> None:
         numbers = (pass_.lines, pass_.extent, pass_.parts, pass_.step)
         launch(self._kernel(is_first, is_last), *arrays, *outputs, *numbers)
+
+
+# {NumPy's keyword that reduce lacks: the remedy}.
+_KEYWORDS_OF_NUMPY: Final = {
+    "keepdims": "reshape the result, such as result.reshape(-1, 1) for axis=1",
+    "initial": "combine it with the result, such as result + initial for a sum",
+    "where": "write the condition in the formula, such as 'x if x > 0 else 0.0'",
+    "out": "pass the result to the reduction, after its arrays: total(x, out)",
+}
 
 
 def _called(function: str, value: ast.expr) -> ast.expr:
@@ -481,6 +499,9 @@ def reduce(
     axis = None if axis is None else int(axis) % 2
     if not parameters:
         raise SignatureError("reduce: needs the dtype of each array: x=np.float32")
+    for name in [name for name in parameters if name in _KEYWORDS_OF_NUMPY]:
+        if not re.search(rf"\b{name}\b", formula or (name if len(parameters) == 1 else "")):
+            raise SignatureError(f"reduce: {name} is no keyword of reduce: {_KEYWORDS_OF_NUMPY[name]}")
     if not formula and len(parameters) > 1:
         raise SignatureError(f"reduce: {operation} of several arrays needs a formula, such as 'x * y'")
     formula = formula or next(iter(parameters))

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator, Sequence
 
 from ..._syntax import parse_expression
-from ...arguments import Out
+from ...arguments import In, Out
 from . import words
 from .definitions import Array, SharedArray
 from .expressions import REMEDIES_OF_SYNTAX, Expressions
@@ -204,6 +204,8 @@ class Statements(Expressions):
         ):
             yield self.over_mine(node, called, self.arrays[called.func.value.id])
             return
+        if isinstance(called, ast.Name) and called.id in self.arrays:
+            self.refuse(node, f"for {ast.unparse(node.target)} in {called.id}", self.how_to_iterate(node, called.id))
         node.target = self.target(node.target)
         self.is_iterated = True
         node.iter = self.expression(node.iter)
@@ -212,6 +214,18 @@ class Statements(Expressions):
         node.body = self.block(node.body)
         self.loops.pop()
         yield node
+
+    def how_to_iterate(self, node: ast.For, name: str) -> str:
+        """Return the remedy for a loop over an array."""
+        every = f"for all elements, write for i in range({name}.size)"
+        written = [array for array in self.arrays.values() if array.direction is not In]
+        owner = next((array for array in written if array.partition is not None), written[0] if written else None)
+        if owner is None:
+            return every
+        mine = f"for the numbers of this thread's elements, write for {ast.unparse(node.target)} in {owner.name}.mine()"
+        if owner.partition is None:
+            mine += f", and declare {owner.name} with a partition, such as Out[np.float32].by(Linear1D())"
+        return f"{mine}; {every}"
 
     def over_mine(self, node: ast.For, called: ast.Call, array: Array) -> ast.stmt:
         if called.args or called.keywords:
