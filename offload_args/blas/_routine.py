@@ -105,7 +105,7 @@ class Routine:
             need_option(name, option, value, known)
         for operand, ndim, pointer in zip(self.operands, self.dimensions, operands, strict=True):
             need_pointer(name, operand, pointer)
-            self._need_dtype(name, operand, pointer, operands[0])
+            self._need_dtype(name, operand, pointer, operands)
             if ndim == "0":
                 _need_one_element(name, operand, pointer)
             else:
@@ -131,10 +131,15 @@ class Routine:
             return _as_vector(operand, pointer)
         return _remedy(operand, pointer, ndim)
 
-    def _need_dtype(self, name: str, operand: str, pointer: DevicePtr, first: DevicePtr) -> None:
-        codes = [code for code, function in self.functions.items() if function != "-"]
+    def _need_dtype(self, name: str, operand: str, pointer: DevicePtr, operands: tuple[DevicePtr, ...]) -> None:
+        first, codes = operands[0], [code for code, function in self.functions.items() if function != "-"]
         other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
-        need_dtype(name, operand, pointer, codes, remedy=f"; {other} complex operands" if other else "")
+        remedy = f"; {other} complex operands" if other else ""
+        if pointer._dtype_code not in codes and not is_complex(pointer._dtype_code):
+            taken = [p.dtype for p in operands if isinstance(p, DevicePtr) and p._dtype_code in codes]
+            if taken:  # the dtype that needs no further conversion
+                remedy = f"; {converted(operand, np.result_type(*taken).name, pointer)}"
+        need_dtype(name, operand, pointer, codes, remedy=remedy)
         if pointer._dtype_code != first._dtype_code:
             remedy = converted(operand, first.dtype.name, pointer)
             if is_complex(pointer._dtype_code) and not is_complex(first._dtype_code):

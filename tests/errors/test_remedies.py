@@ -504,6 +504,18 @@ def test_arrays_of_other_shapes_for_a_formula_name_a_change_that_works(device: s
             np.testing.assert_array_equal(y, 2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_an_operand_of_a_dtype_that_blas_lacks_takes_that_of_the_others(device: str, dtype: str) -> None:
+    operands = {"A": np.ones((2, 2), np.int32), "x": np.ones(2, dtype), "y": np.ones(2, dtype)}
+    with offload_args(*operands.values(), device=device) as (dA, dx, dy):
+        with pytest.raises(DTypeError, match=rf"; convert it first: A = A\.astype\(np\.{dtype}\)$") as raised:
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+    exec(str(raised.value).rpartition("first: ")[2], {"np": np}, operands)
+    with offload_args(*operands.values(), device=device) as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+    np.testing.assert_array_equal(operands["y"], 2)
+
+
 def test_stacks_that_were_transposed_by_T_name_the_option(device: str) -> None:
     A, B, C = ramp(3, 2, 2), ramp(3, 2, 2), ramp(3, 2, 2)
     with offload_args(A, B, C, device=device) as (dA, dB, dC):
