@@ -159,10 +159,8 @@ def answering(instead: Mapping[str, str] = MappingProxyType({})) -> Callable[[T]
 
     def decorated(kind: T) -> T:
         def refuse(self: object, name: str) -> Any:
-            own = getattr(type(self), name, None)
-            if own is not None and hasattr(
-                own, "__get__"
-            ):  # a property has raised an AttributeError of its own, and raises it again
+            own = None if name.startswith("__") else getattr(type(self), name, None)
+            if isinstance(own, property):  # it has raised an AttributeError of its own, and raises it again
                 return own.__get__(self, type(self))
             raise no_attribute(self, name, instead)
 

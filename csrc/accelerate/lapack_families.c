@@ -367,12 +367,11 @@ const oa_lapack_family oa_lapack_syevr_family = {
 
 /* -- singular values -- */
 
-static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bool vectors) {
+static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, char job) {
   const double k = (double)less(m, n);
   const double reduction = 4 * (double)m * (double)n * k;
-  const bool is_single = call->routine->dtype == OA_F32 || call->routine->dtype == OA_C64;
-  const bool by_qr_steps = is_single && k > OA_LAPACK_MOST_POLAR_SINGLE; /* otherwise by polar factors */
-  const double step = by_qr_steps ? (vectors ? 110 : 40) : (vectors ? 22 : 20);
+  const bool vectors = job != 'N', polar = oa_lapack_has_polar_factors(call->routine->dtype, job, m, n);
+  const double step = polar ? (vectors ? 22 : 20) : (vectors ? 110 : 40);
   call->form = !vectors;
   cost(call, vectors ? reduction + 12 * k * k * k : reduction, step, less(m, n), 0.1);
 }
@@ -391,7 +390,7 @@ static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
     matrix(problem, "U", a->u, a->m, all ? a->m : k, a->ldu, OA_OUT);
     matrix(problem, "VT", a->vt, all ? a->n : k, a->n, a->ldvt, OA_OUT);
   }
-  cost_singular_values(call, a->m, a->n, vectors);
+  cost_singular_values(call, a->m, a->n, a->jobz);
   return OA_LAPACK_GOES;
 }
 
@@ -412,7 +411,7 @@ static int plan_gelsd(oa_lapack_call *problem, oa_program_call *call) {
   matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
   matrix(problem, "B", a->b, a->m, a->nrhs, a->ldb, OA_INOUT);
   vector(problem, "s", a->s, a->n, OA_OUT, problem->real);
-  cost_singular_values(call, a->n, a->n, true);
+  cost_singular_values(call, a->n, a->n, 'S');
   call->operations += 2 * elimination(a->m, a->n) + 4 * (double)a->m * (double)a->n * (double)a->nrhs;
   return OA_LAPACK_GOES;
 }

@@ -266,10 +266,10 @@ static int gesvdp(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa
   return status || !VT ? status : oa_lapack_transpose(l, 'C', n, n, V, n, VT, ldvt);
 }
 
-/* Returns whether gesvdp has this job, for m >= n, and is the faster function. */
-static bool is_for_polar_factors(const oa_lapack *l, char job, int64_t m, int64_t n) {
-  enum { FEWEST = 32 };
-  return (job != 'A' || m == n) && n >= FEWEST && (l->real == OA_F64 || n <= OA_LAPACK_MOST_POLAR_SINGLE);
+bool oa_lapack_has_polar_factors(int dtype, char job, int64_t m, int64_t n) {
+  enum { FEWEST = 32, MOST_SINGLE = 512 };
+  const int64_t less = m < n ? m : n, most = dtype == OA_F64 || dtype == OA_C128 ? less : MOST_SINGLE;
+  return (job != 'A' || m == n) && less >= FEWEST && less <= most;
 }
 
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
@@ -283,7 +283,9 @@ int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int
   }
   const int64_t less = m < n ? m : n;
   if (l->gpu && m >= n) {
-    if (is_for_polar_factors(l, job, m, n) && gesvdp(l, m, n, A, lda, s, U, ldu, vectors, ldvt) == OA_OK) return OA_OK;
+    int status = OA_CALL_ODD;
+    if (oa_lapack_has_polar_factors(l->dtype, job, m, n)) status = gesvdp(l, m, n, A, lda, s, U, ldu, vectors, ldvt);
+    if (status != OA_CALL_ODD && status != OA_ERROR_MEMORY) return status; /* gesvd needs less memory */
     return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
   }
   if (l->gpu) { /* gesvd takes only tall matrices, so a wide A is transposed: A^H = V S U^H */

@@ -8,9 +8,6 @@
 #include <stdbool.h>
 
 enum { OA_LAPACK_SCRATCHES = 14 };
-/* The largest order of matrices in single precision whose singular values are found by polar factors. Most larger
- * matrices are too close to singular, and are decomposed again. */
-enum { OA_LAPACK_MOST_POLAR_SINGLE = 512 };
 
 typedef struct oa_lapack {
   int device, dtype, real; /* real: the dtype of the call's real numbers */
@@ -42,6 +39,9 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
                     oa_any *tau, oa_any *C, int64_t ldc);
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau);
 int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w);
+/* Returns whether GPUs find the singular values of such a matrix by polar factors, which is faster, and not by QR
+ * steps. In single precision, most larger matrices are too close to singular for it. */
+bool oa_lapack_has_polar_factors(int dtype, char job, int64_t m, int64_t n);
 /* `job` is both jobu and jobvt. Destroys A. */
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
                     int64_t ldu, oa_any *VT, int64_t ldvt);

@@ -27,8 +27,8 @@ __all__ = ["CuSOLVER"]
 # The largest order of matrices for the Jacobi functions of stacks: gesvdjBatched takes no larger matrices, and
 # syevjBatched is made for small ones.
 _MOST_JACOBI: Final = 32
-# The orders of matrices whose singular values are found by polar factors, which takes a fifth of the time for 2,048.
-# Smaller matrices take longer, and in single precision, most larger matrices are too close to singular.
+# The orders of matrices whose singular values are found by polar factors. Smaller matrices take longer, and in single
+# precision, most larger matrices are too close to singular. lapack_library.c has the same orders.
 _FEWEST_POLAR: Final = 32
 _MOST_POLAR_SINGLE: Final = 512
 _MOST_ELEMENTS: Final = 2**31 - 1  # the most elements of a stack; the Jacobi functions count them in 32 bits
@@ -170,7 +170,8 @@ class CuSOLVER(Vendor):
         return self.call(f"{t}{'sy' if t in 'sd' else 'he'}evd", A, *chosen, n, A, lda, w)
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
-        if self.is_for_polar_factors(t, jobs, m, n) and self.gesvdp(t, jobs, m, n, A, lda, *rest):
+        is_written = _core.query(A).writable  # gesvd refuses other matrices, and gesvdp would not
+        if is_written and self.is_for_polar_factors(t, jobs, m, n) and self.gesvdp(t, jobs, m, n, A, lda, *rest):
             return 0
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
 

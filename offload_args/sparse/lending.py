@@ -69,10 +69,17 @@ class Lending:
         return self._block.__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:
+        if not self._entered:
+            raise RegionError("sparse.lend: the block was not entered; write with sparse.lend(A) as dA")
         return self._block.__exit__(*error)
 
     def __matmul__(self, x: object) -> NoReturn:
         raise HostAccessError("sparse.lend: the matrix stands after `as`: with sparse.lend(A) as dA, and then dA @ dx")
+
+    def __rmatmul__(self, x: object) -> NoReturn:
+        raise HostAccessError(
+            "sparse.lend: a lent matrix stands on the left: with sparse.lend(A.T) as dA, and then dA @ dx, for x @ A"
+        )
 
     def __repr__(self) -> str:
         return "<with sparse.lend(A) as dA>"

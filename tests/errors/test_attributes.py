@@ -114,5 +114,16 @@ def test_a_block_that_lends_a_matrix_says_where_the_matrix_is() -> None:
         offload_args(block, device="host").open()
     with block as dA:
         assert dA.shape == (3, 3)
+    unused = sparse.lend(A)
+    with pytest.raises(RegionError, match=r"sparse\.lend: the block was not entered; write with sparse\.lend"):
+        unused.__exit__(None, None, None)
+    with pytest.raises(HostAccessError, match=r"sparse\.lend: a lent matrix stands on the left"):
+        np.ones(A.shape[0]) @ unused
     with pytest.raises(RegionError, match=r"sparse\.lend: the block was entered before; call sparse\.lend\(A\) again"):
         block.__enter__()
+
+
+def test_an_object_has_no_special_methods_of_its_class_s_class() -> None:
+    for thing in (In(np.ones(2)), sparse.lend(scipy.sparse.eye_array(3, format="csr"))):
+        for name in ("__getitem__", "__call__", "__len__", "__iter__", "__array__", "__dlpack__", "__or__"):
+            assert not hasattr(thing, name), (thing, name)

@@ -11,7 +11,7 @@ from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
 from offload_args import Device, In, Out, Scratch, lapack, offload_args, tracing
-from offload_args.errors import PerformanceWarning
+from offload_args.errors import DirectionError, PerformanceWarning
 
 SIZES = (0, 1, 5, 33)
 ORDERS = ("C", "F")
@@ -332,6 +332,14 @@ def test_cusolver_uses_polar_factors_unless_the_matrix_is_singular(
     np.testing.assert_allclose(s, expected, atol=1e-13)
     names = [event.name for event in trace.events if event.kind == "call"]
     assert [name.split(".")[1] for name in names if "gesvd" in name] == calls
+
+
+@pytest.mark.parametrize("n", [5, 40])
+def test_gesvd_refuses_a_matrix_that_it_must_not_destroy(device: str, n: int) -> None:
+    A, s = np.diag(np.arange(1.0, n + 1)), np.full(n, 7.0)
+    with offload_args(In(A), s, device=device) as (dA, ds), pytest.raises(DirectionError, match="A"):
+        lapack.gesvd(dA, ds)
+    assert (s == 7).all()
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
