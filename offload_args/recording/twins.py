@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType
 from typing import Any, Final
 
+import numpy as np
+
 from .. import _core, blas
 from .._table import LIBRARIES
 from ..devices import Device
@@ -75,6 +77,8 @@ def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple
             return _batch(library, name, ours, values, device), [], 0
         if name[1:] == "rotmg":
             return blas.rotmg, arguments, 0
+        if name[1:] == "geam":
+            return _sum(library, values), [], 0
         if name[1:] == "trmm":
             _copy(values)
     if name not in _core.routine_names(other):
@@ -135,6 +139,27 @@ def _copy(values: dict[str, Any]) -> None:
         for column in range(values["n"]):
             C.offset(column * ldc)[: values["m"]].copy_from(B.offset(column * ldb)[: values["m"]])
     values["B"], values["ldb"] = C, ldc
+
+
+def _sum(library: str, values: dict[str, Any]) -> Callable[[], None]:
+    """Return a function that computes C = alpha op(A) + beta op(B), as geam does, which CBLAS lacks."""
+    m, n, C, ldc = (values[name] for name in "m n C ldc".split())
+
+    def term(factor: complex, X: DevicePtr, ldx: int, operation: int) -> Any:
+        if factor == 0:
+            return 0
+        op = [_value(library, constant) for constant in _CONSTANTS[library][0].split()].index(operation)
+        rows, columns = (n, m) if op else (m, n)
+        matrix = np.array([X.offset(column * ldx)[:rows].to_host() for column in range(columns)])  # X^T
+        return factor * (matrix.T if op == 0 else matrix if op == 1 else matrix.conj())
+
+    def compute() -> None:
+        A = term(values["alpha"], values["A"], values["lda"], values["trans"])
+        total = np.broadcast_to(A + term(values["beta"], values["B"], values["ldb"], values["transb"]), (m, n))
+        for column in range(n):
+            C.offset(column * ldc)[:m].assign(total[:, column].astype(C.dtype))
+
+    return compute
 
 
 def _batch(library: str, name: str, rows: list[Any], values: dict[str, Any], device: Device) -> Callable[[], None]:

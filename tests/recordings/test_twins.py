@@ -107,6 +107,35 @@ def test_trmm_of_gpus_is_a_copy_and_cblas_own(library: str, in_place: bool) -> N
     np.testing.assert_allclose(B if in_place else to, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("library", ["cublas", "rocblas"])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(("op_a", "op_b"), [(0, 0), (1, 2), (2, 1)])
+@pytest.mark.parametrize("beta", [0.0, 2.0 - 1.0j])
+def test_sums_of_matrices_are_computed_for_the_host(
+    library: str, in_place: bool, op_a: int, op_b: int, beta: complex
+) -> None:
+    m, n = (4, 4) if in_place else (3, 4)
+    A, B, to = (RANDOM.random((5, 6)) + 1j * RANDOM.random((5, 6)) for _ in range(3))  # by columns: gaps of 2
+    if beta == 0:
+        B[...] = np.nan
+
+    def operated(X: Any, op: int) -> Any:
+        part = X.T[: (n if op else m), : (m if op else n)]
+        return (part, part.T, part.conj().T)[op]
+
+    expected = 3j * operated(A, 0 if in_place else op_a) + (beta * operated(B, op_b) if beta else 0)
+    target = A if in_place else to
+    before, ops = target.copy(), twins._CONSTANTS[library][0].split()
+    with lent(A, B, to) as (dA, dB, dC):
+        first, second = twins._value(library, ops[0 if in_place else op_a]), twins._value(library, ops[op_b])
+        arguments = [first, second, m, n, 3j, dA, 6, beta, dB, 6, dA if in_place else dC, 6]
+        routine, passed, _ = twins.twin(library, "zgeam", arguments, Device.host())
+        routine(*passed)
+    np.testing.assert_allclose(target.T[:m, :n], expected, rtol=1e-12)
+    before.T[:m, :n] = target.T[:m, :n]
+    assert np.array_equal(target, before, equal_nan=True)
+
+
 @pytest.mark.parametrize("form", ["lists", "strides"])
 def test_a_batch_of_gpus_is_calls_of_cblas_one_after_the_other(form: str) -> None:
     A, B, to = RANDOM.random((4, 3, 3)), RANDOM.random((4, 3, 3)), np.zeros((4, 3, 3))
