@@ -299,9 +299,7 @@ def test_gesvd_finds_singular_values_and_vectors(
 
 @pytest.mark.parametrize("jobs", ["AA", "SS", "NN"])
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    ("shape", "rank"), [((40, 40), 40), ((40, 40), 30), ((50, 40), 40), ((40, 50), 40), ((700, 520), 520)]
-)
+@pytest.mark.parametrize(("shape", "rank"), [((40, 40), 40), ((40, 40), 30), ((50, 40), 40), ((40, 50), 40)])
 def test_gesvd_of_a_larger_matrix_of_any_rank(
     device: str, matrices: Matrices, shape: tuple[int, int], rank: int, order: str, jobs: str
 ) -> None:
