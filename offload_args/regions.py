@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     _E = TypeVar("_E", bound=np.generic, default=Any)
     _F = TypeVar("_F", bound=np.generic, default=Any)
 
-#: The codes of functions that enter regions for their callers: the lines that enter them are those of the callers.
+#: The codes of functions that enter regions for their callers. Such a region's line is a line of the caller.
 ENTERING_CODES: Final = [
     contextlib.ExitStack.enter_context.__code__,
     contextlib._GeneratorContextManager.__enter__.__code__,

@@ -246,7 +246,7 @@ int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, in
 }
 
 /* Finds singular values, and vectors unless VT is NULL, of a tall A by its polar factors. A is kept. Returns
- * OA_CALL_ODD if A is nearly singular: the results are those of another matrix then. */
+ * OA_CALL_ODD if A is nearly singular: the results then belong to another matrix. */
 static int gesvdp(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U, int64_t ldu,
                   oa_any *VT, int64_t ldvt) {
   const int64_t type = type_of(l, l->dtype), real = type_of(l, l->real);

@@ -12,7 +12,7 @@ static int enters_for_caller(PyObject *code) {
   return 0;
 }
 
-/* Sets the region's code and line to those of the nearest caller that does not enter it for another function. */
+/* Notes the nearest caller that does not enter the region for another function: its code and line. */
 static void note_place(Region *self) {
   PyObject *frame = Py_XNewRef((PyObject *)PyEval_GetFrame());
   while (frame != NULL && frame != Py_None) {

@@ -270,7 +270,7 @@ def _is_narrow(A: DevicePtr) -> bool:
 
 
 def _refused_narrow(name: str, error: DTypeError, *operands: DevicePtr) -> DTypeError:
-    """Return the error for a narrow A, or a clearer one if the device's library has no product of its dtype."""
+    """Return the error for a narrow A, or a clearer error if the device's library has no product of its dtype."""
     if not all(isinstance(pointer, DevicePtr) for pointer in operands):
         return error
     library = vendor_of(f"blas.{name}", operands[0]._device).without_narrow

@@ -183,7 +183,7 @@ class CuSOLVER(Vendor):
     def gesvdp(
         self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, s: DevicePtr, *rest: Any
     ) -> bool:
-        """Find singular values by polar factors, and return whether they are those of A, which is kept.
+        """Find singular values by polar factors, and return whether the results belong to A, which is kept.
 
         If A is nearly singular, the function decomposes another matrix, and says how far it is from A.
         """

@@ -59,7 +59,7 @@ def test_a_compiler_that_is_missing_skips_by_its_name_and_fails_where_it_is_requ
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("OFFLOAD_ARGS_REQUIRE", raising=False)
-    with pytest.raises(pytest.skip.Exception, match=r"^program unavailable: no gfortran$"):
+    with pytest.raises(pytest.skip.Exception, match=r"^device unavailable: no gfortran$"):
         program_or_skip("gfortran")
     monkeypatch.setenv("OFFLOAD_ARGS_REQUIRE", "cuda,gfortran")
     with pytest.raises(pytest.fail.Exception, match=r"^OFFLOAD_ARGS_REQUIRE needs gfortran$"):

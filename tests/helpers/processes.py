@@ -31,7 +31,7 @@ def program_or_skip(name: str) -> str:
     if path is None:
         if name in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
             pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}")
-        pytest.skip(f"program unavailable: no {name}")
+        pytest.skip(f"device unavailable: no {name}")
     return path
 
 

@@ -126,7 +126,7 @@ def test_code_objects_of_all_versions_load_or_are_refused_with_the_remedy(double
         np.testing.assert_array_equal(x, 0)
 
 
-@pytest.mark.skipif(CLANG is None, reason="program unavailable: no clang for AMD GPUs")
+@pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_an_hsaco_runs_bare_and_bundled(hip: str) -> None:
     processor = compilers.target_of(Device(hip)).processor
     bare = FORMATS[f"clang's HSACO of one source for {processor}"]()

@@ -101,7 +101,7 @@ def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
 
 
 @pytest.mark.later
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize(
     "target", ["sm_90", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("sm_80", "sm_100"))]
 )
@@ -287,7 +287,7 @@ extern "C" __global__ void parent(int *x, int n) { child<<<1, n>>>(x); }"""
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("linked", [True, False], ids=["linked", "not linked"])
 def test_a_kernel_that_launches_another_runs_if_it_is_linked(linked: bool) -> None:
     options = ("-dlink", "-lcudadevrt") if linked else ()
@@ -306,7 +306,7 @@ extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
 
 
 @pytest.mark.later
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for a debugger"])
 def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:
     built = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)

@@ -61,7 +61,7 @@ def options(form: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "target", [TARGETS[0], *(pytest.param(choice, marks=pytest.mark.slow) for choice in TARGETS[1:])]
 )
-@pytest.mark.skipif(CLANG is None, reason="program unavailable: no clang for AMD GPUs")
+@pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
     assert CLANG is not None
     arguments = (*HIP, "-Wno-unused-parameter", f"--offload-arch={target}", *options(form))
@@ -70,7 +70,7 @@ def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
 
 @pytest.mark.later
 @FORMS
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
     check_kernels(form, compiled("nvcc", sources()[form], ".cu", "-ptx", "-std=c++17", f"-I{INCLUDE}", *options(form)))
 

@@ -1,4 +1,4 @@
-"""Kernels can be pickled: another process makes them again, once, of what they were made of."""
+"""Kernels can be pickled: another process makes each kernel again, once, from its sources and types."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_the_types_are_in_the_saved_module(device: str, tmp_path: Path) -> None:
 
 @pytest.mark.later
 @pytest.mark.parametrize("options", [("-ptx",), ("-cubin", "-arch=sm_90")], ids=["PTX", "cubin"])
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="program unavailable: no nvcc")
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_a_module_of_nvcc_has_the_types(options: tuple[str, ...]) -> None:
     module = Module.load(compiled("nvcc", SOURCE, ".cu", *options, "-std=c++17", f"-I{INCLUDE}"))
     for name, signature in SIGNATURES.items():
