@@ -1,4 +1,4 @@
-"""Pickles of kernels. They have all that a kernel was made of, so that another process can make it again."""
+"""Pickles of kernels. They contain the sources and types, from which another process makes the kernel again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pickled(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes]
 
 @lru_cache(_MOST)
 def _made_again(state: bytes) -> Any:
-    """Make an object of its pickle, or return it if it was made before: tasks of a worker bring the same pickle."""
+    """Make an object from its pickle, or return it if it was made before: tasks of a worker bring the same pickle."""
     make, arguments = pickle.loads(state)
     return make(*arguments)
 

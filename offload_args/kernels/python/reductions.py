@@ -125,7 +125,7 @@ class Reduction:
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         kernels = {key: self._kernel(*key) for key in itertools.product((False, True), repeat=2)}
         facts = self.operation, self.formula, self.axis, self.parameters, self._declared, self._is_promoted
-        return pickled(_made_again, kernels, *facts, {})
+        return pickled(_reduction_again, kernels, *facts, {})
 
     def __repr__(self) -> str:
         axis = "" if self.axis is None else f" along axis {self.axis}"
@@ -441,7 +441,7 @@ def _copied(pointer: DevicePtr[Any]) -> DevicePtr[Any]:
     return copied
 
 
-def _made_again(kernels: dict[tuple[bool, bool], PythonKernel], *facts: Any) -> Reduction:
+def _reduction_again(kernels: dict[tuple[bool, bool], PythonKernel], *facts: Any) -> Reduction:
     """Return a reduction that came by pickle: its kernels have the values of the formula's other names."""
     reduction = Reduction(*facts)
     reduction._kernels = kernels
