@@ -6,7 +6,7 @@ import re
 import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -454,6 +454,12 @@ class Matmul:
                     f"cublaslt.Matmul: {name} needs the shape {shape} and strides of {strides} bytes, as the product "
                     f"was made for; got {operand.shape} and {operand.strides}"
                 )
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "cublaslt.Matmul: can't be copied or pickled: it has descriptors of this process; make another from arrays "
+            "of the same shapes"
+        )
 
     def __repr__(self) -> str:
         a, b, d = (shape for shape, _ in self._given[:3])

@@ -22,7 +22,7 @@ from .objects import LibraryObject
 from .pointers import DevicePtr
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -90,6 +90,9 @@ class _Function:
 
     def __repr__(self) -> str:
         return f"<{self.__module__}: {self.__doc__}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return getattr, (self._raw, self.__name__)
 
     def __call__(self, *arguments: Any) -> Any:
         needed = len(self._type.args)
@@ -202,7 +205,8 @@ class Raw:
     def __init__(self, library: str) -> None:
         declared: Any = importlib.import_module(f"._{library}_raw", __package__)
         self.library = library
-        self.__name__ = f"{__package__}.{library}.raw"
+        self.__module__ = f"{__package__}.{library}"
+        self.__name__ = f"{self.__module__}.raw"
         self.ffi = declared.ffi
         self.handle: str = declared.HANDLE
         self.status: str = declared.STATUS
@@ -250,6 +254,9 @@ class Raw:
             own = own.removesuffix("_v2")
             remedy = f"; its names are the vendor's: {own}" if own else nearest(name, dir(self))
             raise AttributeError(f"{self.__name__} has no function or constant {name!r}{remedy}", name=name) from None
+
+    def __reduce__(self) -> str:
+        return "raw"  # the name in its module
 
     def __dir__(self) -> list[str]:
         functions = {

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine, Generator
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -333,8 +333,8 @@ class Graph:
             )
         return value
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a Graph can't be copied or pickled: its calls belong to a region; capture them again")
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError("Graph: can't be copied or pickled: its calls belong to a region; capture them again")
 
     def _release(self) -> None:
         handle, self._handle = self._handle, None
@@ -402,6 +402,11 @@ class Capture:
         self._names = names
         self._graph = Graph() if graph is None else graph
         self._handle: object = None
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "Capture: can't be copied or pickled: it belongs to a region; write another with region.capture() as g"
+        )
 
     def __repr__(self) -> str:
         names = f" of {', '.join(self._names)}" if self._names else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 from . import _core
 from ._table import LIBRARIES
 from .devices import Device, as_device, by_number, default_number
-from .errors import OffloadError, WrongDeviceError
+from .errors import ArgumentTypeError, OffloadError, WrongDeviceError
 from .streams import SupportsStream
 from .streams import stream_handle as _handle_of_stream
 
@@ -64,7 +64,10 @@ class LibraryObject(_core.Object):
         return by_number(number) if number >= 0 else None
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{_name(type(self))}: objects of a library can't be copied or pickled")
+        raise ArgumentTypeError(
+            f"{_name(type(self))}: objects of a library can't be copied or pickled: make another by the function that "
+            "made this one"
+        )
 
     def __repr__(self) -> str:
         try:

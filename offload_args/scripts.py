@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -437,6 +437,12 @@ class Accelerated:
                 _active.remove(self)
                 _apply()
                 raise
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "Accelerated: can't be copied or pickled: it accelerates this process; pickle its `report`, and call "
+            "accelerate() in each process"
+        )
 
     def _buy(self) -> None:
         """Open the device, and let calls go to it. The caller of this function has the lock."""

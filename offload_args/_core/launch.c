@@ -693,6 +693,13 @@ static PyObject *launcher_repr(PyObject *object) {
   return text;
 }
 
+/* -> what copies and pickles are made from; the kernel's method refuses a stream, which belongs to this process */
+static PyObject *launcher_reduce(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+  const Launcher *self = (const Launcher *)object;
+  return PyObject_CallMethod((PyObject *)self->kernel, "_reduced", "Ni", launcher_shape(object, NULL),
+                             (int)self->launch.has_stream);
+}
+
 /* (name, parameters, partitions): the arguments of kernel_new() */
 static PyObject *make_kernel(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   (void)keywords;
@@ -726,7 +733,12 @@ static PyMemberDef launcher_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, call), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
+static PyMethodDef launcher_methods[] = {
+    {"__reduce__", launcher_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 static PyType_Slot launcher_slots[] = {
+    {Py_tp_methods, launcher_methods},
     {Py_tp_members, launcher_members},
     {Py_tp_dealloc, launcher_dealloc},
     {Py_tp_call, launcher_call},

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -74,6 +74,12 @@ class Plan:
                 f"cudnn.Plan: needs {self._arrays} DevicePtrs, inputs and then outputs, got {listed}"
             )
         _core.graph_run("cudnn.Plan", "cudnn", _NAMES, self._plan, self._tensors, pointers, self.workspace)
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "cudnn.Plan: can't be copied or pickled: it belongs to a device of this process; pickle the cudnn.Graph, "
+            "and call its plan() where it is used"
+        )
 
     def __repr__(self) -> str:
         return f"<cudnn.Plan of {self._arrays} arrays, workspace of {self.workspace} bytes>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -262,7 +263,7 @@ class Kernel(_core.Kernel):
     @property
     def module(self) -> Variables:
         """The kernel's module, for the module's variables."""
-        return Variables(self._loaded)
+        return Variables(self._loaded, self)
 
     @property
     def symbol(self) -> str:
@@ -301,6 +302,15 @@ class Kernel(_core.Kernel):
         if self._origin:
             return pickled(_compiled_again, *self._origin)
         return pickled(loaded_again, self._loaded.image.data, self._loaded.name, self.name, *self._declared)
+
+    def _reduced(self, shape: tuple[object, ...], has_stream: bool) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        """Return the result of `__reduce__` for self[grid, block, shared_bytes]; `shape` is the tuple of these."""
+        if has_stream:
+            raise ArgumentTypeError(
+                f"{self.name}[grid, block, shared_bytes, stream]: can't be copied or pickled: its stream belongs to "
+                f"this process; pickle {self.name}[grid, block, shared_bytes], or the kernel"
+            )
+        return operator.getitem, (self, shape)
 
     def __copy__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,10 +37,14 @@ class Variables:
     See also: Module, Kernel; docs/guide/kernels.md.
     """
 
-    __slots__ = ("_loaded",)
+    __slots__ = ("_kernel", "_loaded")
 
-    def __init__(self, loaded: Loaded) -> None:
-        self._loaded = loaded
+    def __init__(self, loaded: Loaded, kernel: object = None) -> None:
+        """Take a module, and the kernel for whose module this is, unless it is a Module."""
+        self._loaded, self._kernel = loaded, kernel
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return operator.attrgetter("module"), (self._kernel,)
 
     @property
     def name(self) -> str:

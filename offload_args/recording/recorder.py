@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
 from ..display import answering, plural
 from ..dtypes import DTYPE_NAMES
-from ..errors import ArgumentError, OffloadError
+from ..errors import ArgumentError, ArgumentTypeError, OffloadError
 from ..tracing.collect import names_of
 from .layout import span
 from .stream import FORMAT, VERSION, Writer
@@ -182,6 +182,12 @@ class Recording:
     def __repr__(self) -> str:
         state = "on" if self in _active else "over" if self._is_over else "not begun"
         return f"<record({self.file!r}): {state}, {self.calls} {plural('call', self.calls)}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "Recording: can't be copied or pickled: it writes a file in this process; make another, "
+            "record(another_file), where it is used"
+        )
 
     def __enter__(self) -> Recording:
         self.start()

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.arrays import ramp
 from helpers.processes import printed
-from offload_args import In, InOut, Kernel, Module, Out, errors, kernel, offload
+from offload_args import In, InOut, Kernel, Module, Out, errors, kernel, offload, offload_args
 from offload_args.kernels import Linear1D, elementwise, reduce
 
 RATE = 3.0
@@ -76,6 +76,19 @@ def test_a_module_and_its_kernels_are_read_again(module: Module, device: str) ->
         x = -ramp(64)
         offload(again, x, np.int32(64), device=device, block=64)
         assert not x.any()
+
+
+def test_a_launch_and_the_module_of_a_kernel_are_read_again(running_device: str) -> None:
+    source = SOURCE.replace("FACTOR", "factor").replace("OA_KERNEL", "OA_DEVICE_VARIABLE(float, factor);\nOA_KERNEL", 1)
+    scale = Kernel.compile(source, "times", [np.float32, InOut[np.float32], np.int32], device=running_device)
+    launch, module = pickle.loads(pickle.dumps((scale[2, 8, 16], scale.module)))
+    assert repr(launch) == repr(scale[2, 8, 16]) and launch.kernel is not scale
+    module.variable("factor", np.float32, device=running_device).assign(5)
+    x = ramp(12)
+    with offload_args(x, device=running_device) as (dx,):
+        launch(2.0, dx, 12)
+    assert np.array_equal(x, 10 * ramp(12))
+    module.unload()
 
 
 def test_a_kernel_is_its_own_copy(module: Module) -> None:
