@@ -97,18 +97,24 @@ def include() -> str:
 _CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockDim|hipLaunchKernelGGL)\b")
 
 
-def _advice(source: str, log: str) -> str:
-    """Return advice if the CPU's compiler refuses a source for a usual reason; otherwise ""."""
+def _usual_mistake(source: str, log: str) -> str:
+    """Return advice if any compiler refuses a source for a mistake that first kernels have; otherwise ""."""
     if re.search(r"\bOA_(BLOCK_)?KERNEL\b", source) and "offload_args/kernel.h" not in source:
         return "The source has OA_KERNEL, and no #include <offload_args/kernel.h>, which declares it\n"
-    if re.search(r"operator\[\].*oa::(Out|InOut)<", log):
+    # C++ compilers name the type in the same line, and NVRTC in the next.
+    if re.search(r"operator ?\"?\[\]\"?[^\n]*(\n[^\n]*)?oa::(Out|InOut)<", log):
         return (
             "An output gives each thread its own elements, and takes no number as its index: write "
             "for (auto element : y.mine(oa::Linear1D(n), here)) *element = x[element.index()];\n"
         )
+    return ""
+
+
+def _advice(source: str, log: str) -> str:
+    """Return advice if the CPU's compiler refuses a source for a usual reason; otherwise ""."""
     match = _CUDA_C.search(source)
-    if match is None:
-        return ""
+    if (advice := _usual_mistake(source, log)) or match is None:
+        return advice
     return (
         f"The source is CUDA C or HIP ({match[0]}), which the compiler of host and sim does not know: begin the kernel "
         "with OA_KERNEL of <offload_args/kernel.h>, which suits all devices, or compile it for a GPU, as "
@@ -239,7 +245,8 @@ def _by_vendor(program: Program, options: Sequence[str], vendor: Vendor) -> _Mad
     try:
         data, log, symbols = vendor.compile(program.name, program.source, options, program.expressions)
     except RefusedError as refused:
-        raise _refusal(program.name, vendor.version(), str(refused)) from None
+        log = str(refused)
+        raise _refusal(program.name, vendor.version(), _usual_mistake(program.source, log) + log) from None
     return _Made(data, log, dict(zip(program.expressions, symbols, strict=True)))
 
 

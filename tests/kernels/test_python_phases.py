@@ -264,12 +264,12 @@ def checked(x: In[np.float32], y: Blocks):
 def test_checks_name_the_thread_and_the_line() -> None:
     words = r"checked: thread \(1, 0, 0\) of block \(0, 0, 0\) reads or writes element 3 of "
     with pytest.raises(errors.ExtentError, match=words):
-        offload(checked, np.zeros(3, np.float32), np.zeros(1, np.float32), block=8)
+        offload(checked, np.zeros(3, np.float32), np.zeros(1, np.float32), block=8, device="host")
     line = inspect.getsourcelines(test_checks_name_the_thread_and_the_line)[1] - 6
     with pytest.raises(AssertionError, match=rf"thread \(5, 0, 0\) .*the assert in line {line} does not hold"):
-        offload(checked, np.ones(16, np.float32), np.zeros(1, np.float32), block=8)
+        offload(checked, np.ones(16, np.float32), np.zeros(1, np.float32), block=8, device="host")
     y = np.zeros(1, np.float32)
-    offload(checked, np.arange(16, dtype=np.float32), y, block=8)
+    offload(checked, np.arange(16, dtype=np.float32), y, block=8, device="host")
     assert y[0] == 3
 
 

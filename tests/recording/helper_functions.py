@@ -309,7 +309,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         arrives = {name: getattr(value, "address", value) for name, value in values.items()}
         if in_c:
             arrives |= {parameter.name: None for parameter in function.parameters if isinstance(parameter, Object)}
-        bench.recorder.reset(*wishes(bench, function))
+        bench.recorder.reset(*wishes(bench, function), waits=False)
         if function.group == "ends":
             bench.module.group_start()
         result = by_c(bench, function, values) if in_c else by_python(bench, function, values)

@@ -95,23 +95,24 @@ class Recorder:
 
     A vendor's function writes results in stream order; the double writes them during the call. So it waits for the
     device first: a simulated device can still be filling the memory of a result. The CPU's libraries are called in
-    stream order and do not wait.
+    stream order and do not wait. Helper functions write into the host's memory, and must not wait beside a capture.
     """
 
     def __init__(self, library: roles.Library, path: Path, device: offload_args.Device) -> None:
         self._state = _State.in_dll(ctypes.CDLL(str(path)), "recorder")
-        if library.backend:
-            self._state.wait = self._wait = _WAIT(device.synchronize)
+        self._wait = _WAIT(device.synchronize) if library.backend else _WAIT()
         self._symbols = list(library.api["functions"])
         bodies = working(library)
         self._cores = {at for at, symbol in enumerate(self._symbols) if symbol in bodies}
         self._wishes: list[int] = []
 
-    def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"") -> None:
+    def reset(self, wishes: Mapping[int, Wish], returned: bytes = b"", waits: bool = True) -> None:
         """Forget all calls.
 
-        `wishes` are {place of an argument: wish} for later calls; `returned` is the value that functions return.
+        `wishes` are {place of an argument: wish} for later calls; `returned` is the value that functions return;
+        `waits`: later calls wait for the device before they write bytes.
         """
+        self._state.wait = self._wait if waits else _WAIT()
         self._state.count = 0
         self._state.returned[:] = returned.ljust(16, b"\0")
         for at in self._wishes:
