@@ -8,6 +8,7 @@
 #include "region/coherent.h"
 #include "region/guard.h"
 #include "region/residency.h"
+#include "transfer/prefault.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdio.h>
@@ -557,6 +558,15 @@ static int check_spoiled(const oa_region_state *region) {
       "and nothing was copied back");
 }
 
+/* Waits for the region's work. If copies down were issued under a trace, the trace counts the wait as part of them. */
+static int wait_for_work(void *data) {
+  const oa_region_state *region = data;
+  oa_device *device = region->device;
+  return region->copying_since
+             ? device->backend->stream_synchronize(device, region->stream->native)
+             : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
+}
+
 /* Waits for the region's work and for all other work on memory that is about to be freed, then brings the arrays down.
  * Called with the lock, which it frees and takes again. */
 static void complete(oa_region_state *region) {
@@ -573,10 +583,7 @@ static void complete(oa_region_state *region) {
     return;
   }
   oa_unlock();
-  if (wait)
-    status = region->copying_since /* the trace counts this wait as part of copying down */
-                 ? device->backend->stream_synchronize(device, region->stream->native)
-                 : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
+  if (wait) status = oa_prefault_during(device, region->moves, region->move_count, wait_for_work, region);
   const bool over = (!status && ordered) || oa_device_quiesce(device);
   oa_held_blocks_return(device, &region->blocks, region->stream->native, over);
   if (!status && wait) status = check_spoiled(region);

@@ -4,8 +4,11 @@
 #include "device/stream.h"
 #include "library/library.h"
 #include "region/mapping.h"
+#include "transfer/prefault.h"
 #include "transfers.h"
 
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -279,6 +282,56 @@ static void forks_amid_transfers_are_silent(void) {
   for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
 }
 
+/* A result that is about to come down: new pages of the program. */
+struct result {
+  unsigned char *pages, *array; /* the array begins and ends within a page */
+  size_t nbytes;
+};
+
+enum { RESULT_PAGES = 2000, RESULT_PAGE = 4096 };
+
+static int count_present(const struct result *r) {
+  unsigned char present[RESULT_PAGES];
+  int count = 0;
+  CHECK(mincore(r->pages, sizeof present * RESULT_PAGE, present) == 0);
+  for (int i = 0; i < RESULT_PAGES; i++) count += present[i] & 1;
+  return count;
+}
+
+/* Waits until all pages of the result but the first and the last one are present, at most 20 s. */
+static int wait_for_pages(void *data) {
+  for (time_t end = time(NULL) + 20; count_present(data) < RESULT_PAGES - 2 && time(NULL) < end;) sched_yield();
+  return 17;
+}
+
+static int wait_for_nothing(void *data) {
+  (void)data;
+  return 18;
+}
+
+/* Pages of results are there before the copies down, and their bytes stay as they are. */
+static void pages_of_results_are_touched_during_the_wait(void) {
+  const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  struct result r = {.pages = mmap(NULL, (size_t)RESULT_PAGES * RESULT_PAGE, protection, flags, -1, 0)};
+  CHECK(r.pages != MAP_FAILED);
+  madvise(r.pages, (size_t)RESULT_PAGES * RESULT_PAGE, MADV_NOHUGEPAGE); /* a touch makes one page */
+  r.nbytes = (size_t)(RESULT_PAGES - 2) * RESULT_PAGE - 200;
+  r.array = r.pages + RESULT_PAGE + 100;
+  const int64_t n = (int64_t)r.nbytes;
+  oa_move moves[3] = {{.host = r.array, .lines = {0, n, n, 1}}};
+  moves[1] = moves[2] = moves[0];
+  moves[0].coherent = true; /* not copied, and not touched */
+  moves[1].lines = (oa_lines){0, n / 2000, n / 1000, 1000};
+  CHECK(oa_prefault_during(device, moves, 2, wait_for_nothing, &r) == 18);
+  CHECK(count_present(&r) == 0);
+  r.array[5000] = 77;
+  CHECK(oa_prefault_during(device, &moves[2], 1, wait_for_pages, &r) == 17);
+  CHECK(count_present(&r) == RESULT_PAGES - 2);
+  for (size_t i = 0; i < r.nbytes; i++) CHECK(r.array[i] == (i == 5000 ? 77 : 0));
+  CHECK(oa_prefault_during(device, &moves[2], 1, wait_for_nothing, &r) == 18);
+  munmap(r.pages, (size_t)RESULT_PAGES * RESULT_PAGE);
+}
+
 static void everything(const char *name) {
   open_device(name);
   void *stream = new_stream();
@@ -311,6 +364,7 @@ int main(void) {
     everything("host");
     everything("sim:0");
   }
+  pages_of_results_are_touched_during_the_wait();
   CHECK_OK(oa_device_open("sim:1", &number));
   CHECK_OK(oa_sim_configure(number, 0, 0, 20));
   everything("sim:1");
