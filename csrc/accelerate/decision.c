@@ -340,7 +340,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   char text[sizeof failure] = ""; /* the end of the call may set another text */
   if (status > 0) snprintf(text, sizeof text, "%s", oa_last_error());
   oa_known_lock();
-  oa_known_end(&known, !status);
+  oa_known_end(&known, !status, call->predicted_host - seconds);
   if (!atomic_load(&on)) oa_known_clear();
   oa_known_unlock();
   for (int i = 0; i < count && status == OA_ERROR_TORN; i++)

@@ -29,7 +29,8 @@ typedef struct place {
   uint64_t used;
   int64_t skip; /* number of reads to ignore before the array is tried again */
   int strikes, clean;
-  double rent; /* seconds that calls would have saved if the array had been on the device */
+  double rent;   /* seconds that calls would have saved if the array had been on the device */
+  double earned; /* seconds that calls saved since the array is kept, less those of sending it */
   oa_watch *sample;
   bool kept, coming; /* coming: the call that brings the array up is under way */
   int device;
@@ -108,13 +109,15 @@ static void end_stay(place *p) {
 }
 
 /* Ends the array's sample and stay. Some reads of the array are then ignored; the number of ignored reads grows with
- * each strike. */
+ * each strike. After a stay that saved time, no read is ignored, and the saved time counts as paid for the next stay:
+ * a program may write its array now and then, and read it many times in between. */
 static void strike(place *p, int strikes) {
+  const double earned = p->kept ? p->earned : 0;
   end_sample(p);
   end_stay(p);
-  p->strikes = p->strikes + strikes < MOST_STRIKES ? p->strikes + strikes : MOST_STRIKES;
-  p->skip = (int64_t)power(p->strikes);
-  p->rent = 0;
+  p->strikes = earned > 0 ? 0 : p->strikes + strikes < MOST_STRIKES ? p->strikes + strikes : MOST_STRIKES;
+  p->skip = earned > 0 ? 0 : (int64_t)power(p->strikes);
+  p->rent = earned > 0 ? earned : 0;
 }
 
 static void begin_stay(place *p, oa_known_array *array, int device) {
@@ -122,7 +125,7 @@ static void begin_stay(place *p, oa_known_array *array, int device) {
   array->began = true;
   p->kept = p->coming = true;
   p->device = device;
-  p->rent = 0;
+  p->rent = p->earned = 0;
   kept_count++;
   kept_bytes += (int64_t)(p->high - p->low);
   end_sample(p);
@@ -346,7 +349,9 @@ void oa_known_cancel(oa_known *known) {
   }
 }
 
-void oa_known_end(oa_known *known, bool well) {
+void oa_known_end(oa_known *known, bool well, double saved) {
+  int keeps = 0;
+  for (int i = 0; i < known->count; i++) keeps += known->arrays[i].keep;
   for (int i = 0; i < known->count; i++) {
     oa_known_array *array = &known->arrays[i];
     place *p = array->place < 0 || !is_at(&places[array->place], array) ? NULL : &places[array->place];
@@ -356,6 +361,7 @@ void oa_known_end(oa_known *known, bool well) {
       if (device) oa_resident_drop(device, array->low, array->high, array->lines);
     }
     if (!p) continue;
+    if (array->keep) p->earned += saved / keeps;
     if (array->began || (array->keep && well)) p->coming = false;
     if (!well) {
       if (array->keep) strike(p, 1);

@@ -160,33 +160,66 @@ static void a_call_ends_no_stay_that_another_one_began(void) {
   }
   see(&second, A);
   oa_known_lock();
-  oa_known_end(&second, false); /* a device that fails ends all stays */
+  oa_known_end(&second, false, 0); /* a device that fails ends all stays */
   oa_known_unlock();
   see(&second, A);
   CHECK(!second.arrays[0].keep);
   oa_known_lock();
-  oa_known_end(&first, true);
+  oa_known_end(&first, true, 0);
   oa_known_clear();
   oa_known_unlock();
   munmap(A, BYTES);
 }
 
-/* The samples of its pages are taken while the price is being paid, and cost no further calls. */
-static void a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price(void) {
-  enum { PRICE = 10 };
-  double *A = matrix_new(4);
-  oa_known known;
+enum { PRICE = 10 };
+
+/* Makes calls that would save 1 s each, until the matrix is bought for PRICE. Returns the number of calls. */
+static int calls_until_bought(oa_known *known, const double *A) {
   int calls = 0;
   for (bool bought = false; !bought && calls < 2 * PRICE; calls++) {
-    see(&known, A);
+    see(known, A);
     oa_known_lock();
-    bought = oa_known_pay(&known, 1, PRICE, 0);
-    if (!bought) oa_known_cancel(&known);
+    bought = oa_known_pay(known, 1, PRICE, 0);
+    if (!bought) oa_known_cancel(known);
     oa_known_unlock();
   }
-  CHECK(calls == (oa_pages_work() ? PRICE : 2 * PRICE));
+  return calls;
+}
+
+static void end(oa_known *known, double saved) {
   oa_known_lock();
-  oa_known_end(&known, true);
+  oa_known_end(known, true, saved);
+  oa_known_unlock();
+}
+
+/* The samples of its pages are taken while the price is being paid, and cost no further calls. */
+static void a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price(void) {
+  double *A = matrix_new(4);
+  oa_known known;
+  CHECK(calls_until_bought(&known, A) == (oa_pages_work() ? PRICE : 2 * PRICE));
+  end(&known, 0);
+  oa_known_lock();
+  oa_known_clear();
+  oa_known_unlock();
+  munmap(A, BYTES);
+}
+
+/* The device of this test never gets the matrix, so that each look after a call finds it changed. */
+static void a_changed_matrix_is_bought_sooner_if_it_had_saved_time(void) {
+  double *A = matrix_new(5);
+  oa_known known;
+  if (!oa_pages_work()) return;
+  CHECK(calls_until_bought(&known, A) == PRICE);
+  end(&known, -1);
+  CHECK(calls_until_bought(&known, A) > PRICE + 1);
+  end(&known, PRICE + 1);
+  CHECK(calls_until_bought(&known, A) == 4); /* the first finds the change, and the others the unchanged pages */
+  end(&known, PRICE / 2);
+  CHECK(calls_until_bought(&known, A) == PRICE / 2 + 1);
+  end(&known, -1);
+  CHECK(calls_until_bought(&known, A) > PRICE + 1);
+  end(&known, 0);
+  oa_known_lock();
   oa_known_clear();
   oa_known_unlock();
   munmap(A, BYTES);
@@ -307,6 +340,7 @@ static void on_device(const char *name) {
     an_unchanged_matrix_stays_until_the_end();
     if (oa_pages_work()) a_call_ends_no_stay_that_another_one_began();
     a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price();
+    a_changed_matrix_is_bought_sooner_if_it_had_saved_time();
     threads_share_arrays(false);
     threads_share_arrays(true);
     oa_pages_allow(1);
