@@ -11,7 +11,6 @@
 enum {
   PLACES = 128,
   CHAINS = 64,
-  LEAST = 1 << 20,         /* bytes: smaller arrays are sent each time */
   LEAST_EAGER = 128 << 10, /* bytes: the core keeps no smaller array */
   LEAST_CHAIN = 4 << 20,   /* bytes of arrays that a call writes */
   SAMPLES = 16,            /* pages */
@@ -61,7 +60,7 @@ static bool is_dense(const oa_known_array *array) {
 }
 
 void oa_known_look(oa_known *known, const oa_array *arrays, int count, int device, uint64_t maker, bool eager) {
-  const int64_t least = eager ? LEAST_EAGER : LEAST, least_chain = eager ? LEAST_EAGER : LEAST_CHAIN;
+  const int64_t least = eager ? LEAST_EAGER : OA_KNOWN_LEAST, least_chain = eager ? LEAST_EAGER : LEAST_CHAIN;
   oa_device *on = device < 0 ? NULL : oa_device_of(device);
   const bool may_stay = oa_pages_work() && oa_residency_current() != OA_RESIDENCY_OFF;
   *known = (oa_known){.count = count <= OA_KNOWN_ARRAYS ? count : 0,

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 enum { OA_KNOWN_ARRAYS = 8 };
+enum { OA_KNOWN_LEAST = 1 << 20 }; /* bytes: smaller arrays are sent each time */
 
 /* The arrays of one call. */
 typedef struct oa_known_array {

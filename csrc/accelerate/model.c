@@ -85,9 +85,10 @@ bool oa_model_needs_host(const oa_program_call *call) {
 bool oa_model_is_short(oa_program_call *call, double margin) {
   const cell *cells = cells_of(call);
   if (cells->host_calls < 2) return false;
-  double least = now.call;
+  const double begun = now.call + call->bytes_up / now.up + call->bytes_down / now.down;
+  double least = begun;
   for (int i = 0; i < 2; i++)
-    if (cells[i].device_calls > 1 && cells[i].device < 1) least = fmin(least, now.call * cells[i].device);
+    if (cells[i].device_calls > 1 && cells[i].device < 1) least = fmin(least, begun * cells[i].device);
   call->predicted_host = cells->host * call->operations;
   call->predicted_device = least;
   return call->predicted_host < margin * least;

@@ -16,8 +16,9 @@ void oa_model_predict(oa_program_call *call);
  * if the predicted times on the CPU and on the device are near each other, and the prediction for the CPU is only a
  * guess. */
 bool oa_model_needs_host(const oa_program_call *call);
-/* Returns whether no device can be faster by the factor `margin`, wherever the operands are: the CPU's measured time is
- * shorter than a call without copies. If that time is known, fills in the predicted times. */
+/* Returns whether no device can be faster by the factor `margin`, even if all large operands are there: the CPU's
+ * measured time is shorter than a call that copies call->bytes_up and call->bytes_down, the bytes of the small ones. If
+ * the CPU's time is known, fills in the predicted times. */
 bool oa_model_is_short(oa_program_call *call, double margin);
 /* Returns whether earlier calls of the same routine and of similar work were odd on the device (OA_CALL_ODD), so that
  * the device does not get this call. Counts the call. */

@@ -57,7 +57,7 @@ typedef struct oa_program_call {
   bool is_listed; /* the call is listed as under way, because its place is asked for */
   bool noted;     /* the end of the call has to be noted */
   bool is_lapack;
-  bool is_short; /* the CPU makes such calls in less time than a device needs for a call without copies */
+  bool is_short; /* the CPU makes such calls in less time than a device that has their large arrays already */
   bool is_odd;   /* the time of this call does not predict the time of other calls */
 } oa_program_call;
 

@@ -61,6 +61,26 @@ static void most_calls_pass_after_the_first_two(void) {
   CHECK_OK(oa_accelerate_stop());
 }
 
+/* No time of a call is added to the copies, and the margin is 1. */
+static bool passes_with_copies(double bytes_per_second) {
+  oa_accelerate_rates rates = OA_SIZED(oa_accelerate_rates);
+  bool passed = false;
+  CHECK_OK(oa_accelerate_start(&OA_SIZED(oa_accelerate_options, .margin = 1, .price = 1e9)));
+  CHECK_OK(oa_accelerate_nominal(&rates));
+  rates.call = 0;
+  rates.up = rates.down = bytes_per_second;
+  CHECK_OK(oa_accelerate_use(-1, &rates));
+  for (int i = 0; i < 5; i++) passed = passes(LEAST_SIZE);
+  CHECK_OK(oa_accelerate_stop());
+  return passed;
+}
+
+/* Small arrays are copied for each call. */
+static void calls_pass_if_copies_of_small_arrays_take_longer_than_the_cpu(void) {
+  CHECK(passes_with_copies(1));
+  CHECK(!passes_with_copies(1e15));
+}
+
 static void calls_of_many_sizes_are_counted(void) {
   start(false);
   for (int i = 0; i < 40; i++)
@@ -130,6 +150,7 @@ static void calls_of_threads_are_counted(void) {
 
 int main(void) {
   most_calls_pass_after_the_first_two();
+  calls_pass_if_copies_of_small_arrays_take_longer_than_the_cpu();
   calls_of_many_sizes_are_counted();
   calls_of_another_form_have_times_of_their_own();
   the_lines_of_a_loop_get_their_shares();
