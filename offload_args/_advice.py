@@ -14,7 +14,7 @@ import numpy as np
 
 from ._instead import instead_of, of_ufunc
 from ._keywords import instead_of_keyword
-from .display import nearest, plural
+from .display import described, nearest, plural
 from .errors import ArgumentTypeError, OffloadError
 from .pointers import DevicePtr
 
@@ -132,7 +132,7 @@ def refuse_function(function: Any) -> NoReturn:
     name = title(function)
     if not callable(function):
         raise ArgumentTypeError(
-            f"call: function needs a function, got a {type(function).__name__}; write call(blas.scal, 2.0, x)"
+            f"call: function needs a function, got {described(function)}; write call(blas.scal, 2.0, x)"
         )
     raise ArgumentTypeError(
         f"call: function needs one that writes into its arrays, got {name}, which returns new ones; call it directly: "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from . import _core
-from .display import nearest
+from .display import described, nearest, text_of, with_article
 from .dtypes import C_NAMES, DTYPE_NAMES, code_of, spelled
 from .errors import (
     ArgumentTypeError,
@@ -71,13 +71,11 @@ def _describe(value: object) -> str:
         return f"a DevicePtr[{DTYPE_NAMES[value._dtype_code]}]"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of {value.dtype}"
-    if value is None:
-        return "None"
     if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to write the digits of a very long int
         return f"an int of {value.bit_length()} bits"
     if isinstance(value, (bool, int, float, complex, str)):
         return f"the {type(value).__name__} {value!r}"
-    return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+    return described(value)
 
 
 def _with_dtypes(rows: tuple[_Row, ...], dtypes: bytes) -> list[_Row]:
@@ -249,7 +247,7 @@ def _constants(function: str, name: str) -> str:
 def _refuse_enum(function: str, row: _Row, value: object, fail: _Failure) -> NoReturn:
     """Raise the error of a value that is no integer in the place of a constant."""
     library, names = function.partition(".")[0], _constants(function, row.name)
-    letters = value.lower() if isinstance(value, str) else ""
+    letters = text_of(value).lower()
     known = re.findall(r"\w{3,}", names) if letters else []
     start = min((name.rpartition("_")[0] for name in known), key=len, default="")  # "OP" of OP_N, OP_T
     meant = [name for name in known if name.lower() == letters]
@@ -277,7 +275,7 @@ def _check_integer(function: str, row: _Row, value: object, fail: _Failure) -> N
 def _check_object(function: str, row: _Row, value: object, fail: _Failure, otherwise: str = "") -> None:
     library = function.partition(".")[0]
     if type(value) is not class_of(library, row.more):
-        fail(ArgumentTypeError, f"a {library}.{row.more}{otherwise}")
+        fail(ArgumentTypeError, f"{with_article(f'{library}.{row.more}')}{otherwise}")
 
 
 def _check_array(value: object, fail: _Failure) -> None:

@@ -77,6 +77,8 @@ _DIVIDED: Final = {
     "mean": ", and divide by dx.size",
     "average": ", and divide by dx.size",
 }
+# {name of a method or of an operator: NumPy's function}.
+_SPELLED: Final = {"sub": "subtract", "mul": "multiply", "truediv": "true_divide", "pow": "power", "neg": "negative"}
 _OTHER: Final = "kernels.elementwise or kernels.reduce, which make kernels of formulas"
 # Functions that no kernel of a formula replaces.
 _ON_HOST: Final = frozenset(
@@ -222,6 +224,16 @@ def instead_of(name: str, dtype: str, operands: Sequence[object] = ()) -> str:
     return f"use {', or '.join([*ways, 'to_host()'])}"
 
 
+def _on_host(name: str) -> str:
+    """Return the call of NumPy that a name of an array's method stands for, with the values of a pointer."""
+    if hasattr(np.ndarray, name):
+        return f"to_host().{name}(...)"
+    name = _SPELLED.get(name, name)
+    modules = {"np": np, "np.linalg": np.linalg, "np.fft": np.fft}
+    at = next((at for at, module in modules.items() if callable(getattr(module, name, None))), "")
+    return f"{at}.{name}(dx.to_host(), ...)" if at else "to_host()"
+
+
 def is_known(name: str) -> bool:
     """Return whether arrays of NumPy or of another package have an attribute."""
     return hasattr(np.ndarray, name) or any(name in table for table in (_ATTRIBUTES, _ON_DEVICE, _FORMULAS))
@@ -232,5 +244,5 @@ def instead_of_attribute(name: str, dtype: str) -> str:
     if name in _ATTRIBUTES:
         return _ATTRIBUTES[name]
     if name in _REDUCTIONS or name in _FORMULAS or name in _ON_DEVICE:
-        return f"{instead_of(name, dtype)}.{name}(...)"
+        return f"{instead_of(name, dtype).removesuffix('to_host()')}{_on_host(name)}"
     return f"to_host().{name} has it, in a NumPy array of the present values"

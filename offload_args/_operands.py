@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ._core import Checking, geometry, query
-from .display import shown
+from .display import described, shown, text_of
 from .dtypes import DTYPE_NAMES, converted, ordered
 from .errors import ArgumentError, ArgumentTypeError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
@@ -29,6 +29,7 @@ __all__ = [
     "checking",
     "contiguous",
     "is_complex",
+    "is_no_array",
     "letter_of",
     "matrix",
     "misfit",
@@ -84,14 +85,15 @@ def need_option(function: str, subject: str, value: object, known: Sequence[str]
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         allowed = " or ".join(f'"{choice}"' for choice in known)
-        meant = value.upper() if isinstance(value, str) else ""
+        text = text_of(value)
+        meant = text if text in known else text.upper()
         numbers = _NUMBERS.get(subject.partition("_")[0], "")
         if numbers and isinstance(value, int):  # as in SciPy
             meant = numbers[value] if 0 <= value < len(numbers) else ""
         elif meant in ("LOWER", "UPPER", "LEFT", "RIGHT", "TRANSPOSE", "NONE", "CONJUGATE"):
             meant = meant[0]
-        elif isinstance(value, str) and value.lower() in known:
-            meant = value.lower()
+        elif text.lower() in known:
+            meant = text.lower()
         remedy = f'; write {subject}="{meant}"' if meant in known else ""
         raise ArgumentError(f"{function}: {subject} must be {allowed}, got {shown(value)}{remedy}") from None
 
@@ -100,6 +102,7 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
     """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
+        got = "None" if pointer is None else got
         remedy = unpacked(operand, pointer) or listed(operand, pointer) or of_sparse(pointer)
         remedy = remedy or lent_first(operand, pointer)
         if isinstance(pointer, np.ndarray) and "[" not in operand and function.startswith(("blas.", "lapack.")):
@@ -119,9 +122,14 @@ def need_dense(function: str, operand: str, value: object) -> None:
     if isinstance(value, (np.ndarray, np.generic)):
         return
     remedy = unpacked(operand, value) or of_sparse(value)
-    if remedy or value is None or isinstance(value, (str, bytes, dict, set)):
-        got = type(value).__name__
-        raise ArgumentTypeError(f"{function}: {operand} needs an array, got {got}{'; ' * bool(remedy)}{remedy}")
+    if remedy or is_no_array(value):
+        remedy = remedy or "pass an array, or a list of numbers"
+        raise ArgumentTypeError(f"{function}: {operand} needs an array, got {described(value)}; {remedy}")
+
+
+def is_no_array(value: object) -> bool:
+    """Return whether NumPy would make an array of objects or of a text of a value."""
+    return value is None or isinstance(value, (str, bytes, dict, set))
 
 
 def need_whole(function: str, argument: str, value: object) -> int:

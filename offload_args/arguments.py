@@ -12,7 +12,7 @@ import numpy as np
 from . import _core
 from ._signatures import telling
 from .devices import Device, by_number, check_shape, gpu_backend, is_name
-from .display import answering, shown
+from .display import answering, shown, with_article
 from .dtypes import as_dtype, c_strides, code_of, converted, of_parameter, refuse_masked
 from .errors import (
     ArgumentError,
@@ -274,11 +274,12 @@ def resolve(argument: Any, position: int, device: int) -> Any:
         raise ArgumentTypeError(f"{subject} is {kind}, not an array: pass np.array(x), or the value to the call itself")
     if isinstance(argument, (list, tuple)) and any(isinstance(part, np.ndarray) for part in argument):
         raise ArgumentTypeError(
-            f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x, or pass np.stack(x)"
+            f"{subject} is {with_article(kind)} of arrays, not an array: pass each of them as an argument, *x, or pass "
+            "np.stack(x)"
         )
     if isinstance(argument, dict) and any(isinstance(part, np.ndarray) for part in argument.values()):
         raise ArgumentTypeError(
-            f"{subject} is a {kind} of arrays, not an array: pass each of them as an argument, *x.values()"
+            f"{subject} is {with_article(kind)} of arrays, not an array: pass each of them as an argument, *x.values()"
         )
     raise ArgumentTypeError(f"{subject} is {kind}, not an array: {_array_of(argument)}")
 
@@ -291,11 +292,12 @@ def _array_of(argument: object) -> str:
         return "pass x = np.array(list(x)), and read the results from x"
     if isinstance(argument, (dict, set, frozenset, BuiltinFunctionType, FunctionType)):
         return "pass an array"
-    if type(argument).__module__.startswith(f"{__package__}.") and hasattr(argument, "__enter__"):
-        return f"it is a block of its own: {argument!r}"
     try:
         memoryview(argument)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):
+        if hasattr(type(argument), "__enter__") and not hasattr(type(argument), "__len__"):
+            outside = "with c, offload_args(x) as (dx,)"
+            return f"it is a context manager: enter it first, {outside}: where c is {shown(argument)}"
         return "pass x = np.array(...), a copy, and read the results from x"
     return "pass x = np.asarray(x), which has the same memory"
 

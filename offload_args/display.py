@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 __all__ = [
     "answering",
+    "described",
     "html_table",
     "listing",
     "missing",
@@ -20,14 +22,18 @@ __all__ = [
     "saved_text",
     "shown",
     "size_text",
+    "text_of",
     "text_table",
     "time_text",
+    "with_article",
 ]
 
 T = TypeVar("T", bound=type)
 
 _MOST_SHOWN: Final = 200  # characters
 _MOST_ITEMS: Final = 16
+# Words that are spoken with a vowel first: not "uint8" and "user", but "ndarray", "HSACO", "8-dimensional" and "11".
+_VOWEL: Final = re.compile(r"[aeio]|u(?!int|n[iI]|s[e(]|fu)|nd|HS|8|1[18]\b", re.IGNORECASE)
 
 
 def shown(value: object) -> str:
@@ -44,7 +50,22 @@ def shown(value: object) -> str:
         return f"({', '.join(map(shown, value))})"
     if text:
         return f"{text[:_MOST_SHOWN]}..."
-    return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+    return described(value)
+
+
+def text_of(value: object) -> str:
+    """Return a string, or bytes as one, for remedies of options; "" for other values."""
+    return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+
+
+def with_article(words: str) -> str:
+    """Return "an array" for "array", and "a list" for "list"."""
+    return f"{'an' if _VOWEL.match(words) else 'a'} {words}"
+
+
+def described(value: object) -> str:
+    """Return the type of a value with its article, "an ndarray" or "a list", and "None" for None."""
+    return "None" if value is None else with_article(type(value).__name__)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

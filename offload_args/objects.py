@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 from . import _core
 from ._table import LIBRARIES
 from .devices import Device, as_device, by_number, default_number
+from .display import with_article
 from .errors import ArgumentTypeError, OffloadError, WrongDeviceError
 from .streams import SupportsStream
 from .streams import stream_handle as _handle_of_stream
@@ -85,7 +86,7 @@ def _name(cls: type) -> str:
 def class_of(library: str, name: str) -> type[LibraryObject]:
     """Return the class of a library's objects of one kind, such as ("cublas", "Handle")."""
     module = f"{__package__}.{library}"
-    doc = f"{'An' if name[0] in 'AEIOU' else 'A'} {name} of {library}. {LibraryObject.__doc__}"
+    doc = f"A{with_article(name)[1:]} of {library}. {LibraryObject.__doc__}"
     tables = getattr(import_module(module), "_ATTRIBUTES", {})
     if name not in tables:
         return type(name, (LibraryObject,), {"__slots__": (), "__module__": module, "__doc__": doc})

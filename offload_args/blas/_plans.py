@@ -17,7 +17,7 @@ from .._advice import is_of_signature, signature_error, title, written_as
 from .._core import planned as builtin_of
 from .._core import reused
 from .._names import note_names
-from ..display import shown
+from ..display import described, shown
 from ..errors import ArgumentTypeError, OffloadError
 from ..pointers import DevicePtr
 from ._vendors import InNewPlace
@@ -177,7 +177,7 @@ def _is_array(value: object) -> bool:
 
 
 def _described(value: object) -> str:
-    return f"a pointer of shape {value._shape}" if isinstance(value, DevicePtr) else f"a {type(value).__name__}"
+    return f"a pointer of shape {value._shape}" if isinstance(value, DevicePtr) else described(value)
 
 
 def _misplaced(order: list[str], scalars: set[str], arguments: Sequence[Any], keywords: dict[str, Any]) -> str:

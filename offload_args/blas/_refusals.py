@@ -16,7 +16,7 @@ from ..pointers import DevicePtr
 if TYPE_CHECKING:
     from ._vendors import Enums
 
-__all__ = ["conjugated_operands", "for_stacks", "inexpressible", "need_panels", "no_narrow", "note_exchange"]
+__all__ = ["conjugated_operands", "for_stacks", "inexpressible", "joined", "need_panels", "no_narrow", "note_exchange"]
 
 
 # The functions whose operands are lists of matrices.
@@ -67,11 +67,11 @@ def inexpressible(name: str, rule: str, together: str = "", **operands: DevicePt
     orders = ", ".join(f"{operand} {_orders(pointer)[0]}" for operand, pointer in operands.items())
     order = _orders(operands[together[-1]])[0]
     differing = [operand for operand in together[:-1] if order not in _orders(operands[operand])]
-    remedies = _joined("copy", [_copied(name, operand, operands[operand], order) for operand in differing])
+    remedies = joined("copy", [_copied(name, operand, operands[operand], order) for operand in differing])
     return ArgumentError(f"blas.{name}: {rule}, got {orders}; {remedies}")
 
 
-def _joined(verb: str, remedies: list[str]) -> str:
+def joined(verb: str, remedies: list[str]) -> str:
     """Return several remedies as a phrase; `verb` begins each of them that assigns an operand."""
     if len(remedies) > 1 and all(remedy.startswith(f"{verb} it first: ") for remedy in remedies):
         return f"{verb} them first: " + "; ".join(remedy.partition(": ")[2] for remedy in remedies)
@@ -79,9 +79,9 @@ def _joined(verb: str, remedies: list[str]) -> str:
 
 
 def no_narrow(name: str, library: str, **operands: DevicePtr) -> DTypeError:
-    """Return the error for a product of narrow dtypes that a library lacks; the remedy is a dtype for all operands.
+    """Return the error for a narrow A; the remedy is a dtype for all operands.
 
-    library: its name in messages.
+    library: the name in messages of a library that has no narrow products, or "" if B and C do not fit to A.
     """
     wide = [pointer.dtype for pointer in operands.values() if pointer._dtype_code in LETTERS]
     narrow = operands["A"].dtype.name
@@ -89,8 +89,8 @@ def no_narrow(name: str, library: str, **operands: DevicePtr) -> DTypeError:
     differing = {operand: pointer for operand, pointer in operands.items() if pointer.dtype.name != dtype}
     remedies = [converted(operand, dtype, pointer) for operand, pointer in differing.items()]
     needed = f"needs {dtype}, as the others" if wide else f"needs {dtype} or a wider dtype"
-    why = f"for {library} has no product of {narrow} matrices"
-    return DTypeError(f"blas.{name}: A {needed}, {why}; {_joined('convert', remedies)}")
+    why = f", for {library} has no product of {narrow} matrices" if library else f", got {narrow}"
+    return DTypeError(f"blas.{name}: A {needed}{why}; {joined('convert', remedies)}")
 
 
 def for_stacks(A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, trans_b: str) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 
 from .._core import layout, reused
 from .._operands import LETTERS, is_complex, need_dimensions, need_dtype, need_option, need_pointer
-from ..dtypes import converted, ordered
+from ..dtypes import DTYPE_NAMES, converted, ordered
 from ..errors import ArgumentError, DTypeError
 from ..pointers import DevicePtr
+from ._refusals import joined
 from ._vendors import Entry, vendor_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ Scalar: TypeAlias = complex | np.number[Any] | DevicePtr
 # or wrong dimensions.
 WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
+_DOUBLE: Final = DTYPE_NAMES.index("float64")
 _OPTIONS: Final = {
     "trans": ("N", "T", "C"),
     "trans_a": ("N", "T", "C"),
@@ -136,16 +138,31 @@ class Routine:
         other = _COMPLEX_FORMS.get(self.name) if is_complex(pointer._dtype_code) else None
         remedy = f"; {other} complex operands" if other else ""
         if pointer._dtype_code not in codes and not is_complex(pointer._dtype_code):
-            taken = [p.dtype for p in operands if isinstance(p, DevicePtr) and p._dtype_code in codes]
-            if taken:  # the dtype that needs no further conversion
-                remedy = f"; {converted(operand, np.result_type(*taken).name, pointer)}"
+            remedy = self._one_dtype(codes, operands)[1]
         need_dtype(name, operand, pointer, codes, remedy=remedy)
         if pointer._dtype_code != first._dtype_code:
-            remedy = converted(operand, first.dtype.name, pointer)
-            if is_complex(pointer._dtype_code) and not is_complex(first._dtype_code):
-                remedy = converted(self.operands[0], pointer.dtype.name, first)
-            needed = f"needs {self.operands[0]}'s {first.dtype}; {remedy}"
-            raise DTypeError(f"{name}: {operand} is {pointer.dtype}, {needed}") from None
+            wanted, remedy = self._one_dtype(codes, operands)
+            other = operand if pointer.dtype == wanted else "the others"
+            text = f"{self.operands[0]} is {first.dtype}, needs {wanted} as {other}"
+            if first.dtype == wanted:
+                text = f"{operand} is {pointer.dtype}, needs {self.operands[0]}'s {wanted}"
+            raise DTypeError(f"{name}: {text}{remedy}") from None
+
+    def _one_dtype(self, codes: list[int], operands: tuple[DevicePtr, ...]) -> tuple[np.dtype[Any] | None, str]:
+        """Return the dtype that most operands have, and the remedy that converts the others.
+
+        Of two dtypes that as many operands have, it is the first operand's. No complex operand becomes real.
+        """
+        pairs = zip(self.operands, operands, strict=True)
+        named = {key: pointer for key, pointer in pairs if isinstance(pointer, DevicePtr)}
+        taken = [pointer.dtype for pointer in named.values() if pointer._dtype_code in codes]
+        if not taken and (_DOUBLE not in codes or any(is_complex(pointer._dtype_code) for pointer in named.values())):
+            return None, ""
+        wanted = max(taken, key=taken.count) if taken else np.dtype(np.float64)
+        if wanted.kind != "c" and any(dtype.kind == "c" for dtype in taken):
+            wanted = np.result_type(*taken)
+        remedies = [converted(key, wanted.name, pointer) for key, pointer in named.items() if pointer.dtype != wanted]
+        return wanted, f"; {joined('convert', remedies)}"
 
 
 def _need_one_element(name: str, operand: str, pointer: DevicePtr) -> None:

@@ -6,12 +6,12 @@ from functools import cache
 from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from .._operands import misfit
-from ..dtypes import DTYPE_NAMES, ordered
+from .._operands import LETTERS, is_complex, misfit
+from ..dtypes import DTYPE_NAMES, converted, ordered
 from ..errors import ArgumentError, DTypeError, OffloadError
 from ..pointers import DevicePtr
 from ._plans import planned
-from ._refusals import conjugated_operands, for_stacks, inexpressible, need_panels, no_narrow, note_exchange
+from ._refusals import conjugated_operands, for_stacks, inexpressible, joined, need_panels, no_narrow, note_exchange
 from ._routine import Routine, Scalar, level3
 from ._vendors import vendor_of
 
@@ -274,7 +274,18 @@ def _refused_narrow(name: str, error: DTypeError, *operands: DevicePtr) -> DType
     if not all(isinstance(pointer, DevicePtr) for pointer in operands):
         return error
     library = vendor_of(f"blas.{name}", operands[0]._device).without_narrow
-    return no_narrow(name, library, **dict(zip("ABC", operands, strict=True))) if library else error
+    (a, b, c), named = [pointer.dtype.name for pointer in operands], dict(zip("ABC", operands, strict=True))
+    # One conversion to narrow dtypes is enough, unless most operands are wide. No complex operand becomes real.
+    fit = b == a or (b != c and c in _NARROW[a][0])
+    fit = fit and not any(is_complex(pointer._dtype_code) for pointer in operands)
+    if library or (not fit and any(pointer._dtype_code in LETTERS for pointer in operands[1:])):
+        return no_narrow(name, library, **named)
+    if fit:
+        return error
+    if c in _NARROW.get(b, ((),))[0]:
+        return DTypeError(f"blas.{name}: A needs {b}, as B has, got {a}; {converted('A', b, operands[0])}")
+    remedies = [converted("B", a, operands[1]), converted("C", _NARROW[a][0][0], operands[2])]
+    return DTypeError(f"blas.{name}: B needs {a}, as A has, got {b}; {joined('convert', remedies)}")
 
 
 @cache

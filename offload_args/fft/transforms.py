@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._names import rename
-from .._operands import need_whole
+from .._operands import need_option, need_whole
 from .._signatures import telling
 from ..devices import as_device, by_number, default_number
 from ..display import shown
@@ -620,8 +620,8 @@ def _transform(
         number = default_number() if device is None else as_device(device).number
         call = _Call(function, by_number(number), x=x)
         library = transforms_of(function, number)
-    if norm is not None and norm not in _NORMS:
-        raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
+    if norm is not None:
+        need_option(function, "norm", norm, _NORMS)
     dtype = call.dtype
     if name in FROM_REAL and dtype.kind == "c":
         other = name.replace("ih", "i").removeprefix("r")

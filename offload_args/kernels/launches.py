@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._core import launch, offload, offload_unsafe
+from ..display import described
 from ..errors import ArgumentError, ArgumentTypeError
 from .kernel_type import Kernel
 
@@ -22,7 +23,7 @@ def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
         return result
     from .._advice import how_to_run, title
 
-    got = f"the function {title(kernel)}" if hasattr(kernel, "__name__") else f"a {type(kernel).__name__}"
+    got = f"the function {title(kernel)}" if hasattr(kernel, "__name__") else described(kernel)
     raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {got}; {how_to_run(function, kernel)}")
 
 

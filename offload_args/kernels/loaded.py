@@ -12,6 +12,7 @@ import numpy as np
 from .. import _core
 from ..arguments import DeviceMemory, InOut
 from ..devices import Device, by_number
+from ..display import with_article
 from ..errors import SignatureError, WrongDeviceError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -46,7 +47,7 @@ class Loaded:
         if self.suits(device):
             return self.image
         raise WrongDeviceError(
-            f"{self.image.name}: the arrays are on {device}, and a {self.image.format} module runs on "
+            f"{self.image.name}: the arrays are on {device}, and {with_article(self.image.format)} module runs on "
             f"{self.image.backend} devices; lend them there, or load a module for {device}"
         )
 

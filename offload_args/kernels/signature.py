@@ -12,7 +12,7 @@ import numpy as np
 from .. import _core
 from ..arguments import In, InOut, Out, Parameter
 from ..display import plural, shown
-from ..dtypes import code_of
+from ..dtypes import code_of, spelled
 from ..errors import SignatureError
 from ..pointers import DevicePtr
 from .facts import KernelFacts, ParameterFacts
@@ -81,6 +81,16 @@ def _struct_alignment(subject: str, dtype: np.dtype[Any]) -> int:
     return alignment
 
 
+def _declared_by(value: object) -> str:
+    """Return the remedy for an array, or for a direction around one, in a signature; "" for other values."""
+    array = value.array if isinstance(value, (In, Out, InOut)) else value
+    if not isinstance(array, (np.ndarray, DevicePtr)):
+        return ""
+    name = type(value).__name__ if array is not value else "In"
+    others = "" if array is not value else ", or Out or InOut if the kernel writes it"
+    return f"; declare {name}[{spelled(array.dtype.name)}]{others}, and pass the array to the kernel"
+
+
 def _value_dtype(subject: str, declared: object) -> np.dtype[Any]:
     if isinstance(declared, type) and declared in (int, float, complex):
         raise SignatureError(
@@ -90,7 +100,7 @@ def _value_dtype(subject: str, declared: object) -> np.dtype[Any]:
     if not isinstance(declared, (type, np.dtype)):
         raise SignatureError(
             f"{subject} needs In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value; got "
-            f"{shown(declared)}"
+            f"{shown(declared)}{_declared_by(declared)}"
         )
     try:
         dtype = np.dtype(declared)

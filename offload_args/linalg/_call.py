@@ -11,10 +11,10 @@ import numpy as np
 
 from .. import _core
 from .._names import rename
-from .._operands import LETTERS, need_dense, need_dtype, of_sparse
+from .._operands import LETTERS, is_no_array, need_dense, need_dtype, of_sparse
 from ..arguments import In, Out
 from ..devices import Device, as_device
-from ..display import shown
+from ..display import described, shown, with_article
 from ..dtypes import as_array, c_strides, code_of, copied, to_numbers
 from ..errors import (
     ArgumentError,
@@ -138,9 +138,10 @@ class Call:
         pointer_named = next(key for key, value in self._given.items() if isinstance(value, DevicePtr))
         for operand, value in self._given.items():
             if not isinstance(value, DevicePtr):
+                remedy = "pass the pointer of an array" if is_no_array(value) else "lend it too, or pass arrays only"
                 raise HostPointerError(
-                    f"{self.name}: {operand} needs a DevicePtr as {pointer_named} is one, got {type(value).__name__}; "
-                    f"{of_sparse(value) or 'lend it too, or pass arrays only'}"
+                    f"{self.name}: {operand} needs a DevicePtr as {pointer_named} is one, got {described(value)}; "
+                    f"{of_sparse(value) or remedy}"
                 )
             if first is None:
                 need_dtype(self.name, operand, value, LETTERS)
@@ -234,8 +235,8 @@ class Call:
         shape = self.shapes[operand]
         if len(shape) != 2:
             raise np.linalg.LinAlgError(
-                f"{self.name}: {operand} is a {len(shape)}-dimensional array, and needs two dimensions; call it for "
-                f"each matrix"
+                f"{self.name}: {operand} is {with_article(f'{len(shape)}-dimensional array')}, and needs two "
+                "dimensions; call it for each matrix"
             )
         return shape
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from .._signatures import telling
-from ..display import shown
+from ..display import shown, text_of
 from ..errors import ArgumentError
 from ..lapack._checks import OTHER_TRIANGLE, by_columns, is_finite, need_finite
 from ..lapack._stacks import flat, turned
@@ -133,7 +133,8 @@ def _eigvalsh(name: str, a: Operand, UPLO: str, device: Device | str | None) -> 
 def _triangle(name: str, UPLO: str) -> str:
     upper = UPLO.upper() if isinstance(UPLO, str) else ""
     if upper not in ("L", "U"):
-        raise ArgumentError(f'{name}: UPLO argument must be "L" or "U", got {shown(UPLO)}')
+        remedy = f'; write UPLO="{text_of(UPLO)}"' if text_of(UPLO).upper() in ("L", "U") else ""
+        raise ArgumentError(f'{name}: UPLO argument must be "L" or "U", got {shown(UPLO)}{remedy}')
     return upper
 
 
@@ -305,7 +306,8 @@ def qr(
     See also: linalg.lstsq, lapack.geqrf, lapack.ormqr; docs/guide/linalg.md.
     """
     if mode not in ("reduced", "complete", "r", "raw"):
-        meant = {"economic": "reduced", "full": "complete", "R": "r"}.get(mode) if isinstance(mode, str) else None
+        known = {"economic": "reduced", "full": "complete", "R": "r", "reduced": "reduced", "raw": "raw", "r": "r"}
+        meant = known.get(text_of(mode))
         remedy = f'; write mode="{meant}"' if meant else ""
         raise ArgumentError(f'linalg.qr: mode must be "reduced", "complete", "r" or "raw", got {shown(mode)}{remedy}')
     call = Call("linalg.qr", device, "lapack.geqrf and orgqr", a=a)

@@ -277,7 +277,7 @@ WRONG_ENTRIES = {
     "stale": (StalePointerError, "is a pointer whose region has ended"),
     "elsewhere": (WrongDeviceError, "is on sim:1"),
     "short": (ArgumentError, "needs the dtype, shape, order and leading dimension"),
-    "none": (HostPointerError, "needs a DevicePtr, got NoneType"),
+    "none": (HostPointerError, "needs a DevicePtr, got None"),
     "aliased": (AliasError, "is written and overlaps"),
 }
 

@@ -87,6 +87,32 @@ def test_the_remedy_of_a_library_without_narrow_products_works_at_once(
     np.testing.assert_array_equal(operands["C"], 4)
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "remedy"),
+    [
+        ("float16 float64 float64", "A needs float64, as the others, got float16; convert it first: A = A.astype("),
+        ("float16 float32 float64", "A needs float64, .*; convert them first: A = A.astype(.*; B = B.astype("),
+        ("int8 float32 float32", "A needs float32, as the others, got int8; convert it first: A = A.astype("),
+        ("float16 float32 float32", "A needs float32, as the others, got float16; convert it first: A = A.astype("),
+        ("int8 float16 float16", "A needs float16, as B has, got int8; convert it first: A = A.astype("),
+        ("float16 float16 float64", "C needs float16 or float32, got float64; convert it first: C = C.astype("),
+        ("float64 float16 float16", "B needs float32 .*; convert them first: B = B.astype(.*; C = C.astype("),
+    ],
+)
+def test_the_remedy_for_a_narrow_operand_works_at_once(device: str, dtypes: str, remedy: str) -> None:
+    if not device.startswith("cuda"):
+        return  # the libraries of the others are tested above
+    operands = dict(zip("ABC", (np.ones((4, 4), dtype) for dtype in dtypes.split()), strict=True))
+    with offload_args(*operands.values(), device=device) as (dA, dB, dC):
+        words = re.escape(remedy).replace(r"\.\*", ".*")
+        with pytest.raises(DTypeError, match=rf"^blas\.gemm: {words}") as raised:
+            blas.gemm(1.0, dA, dB, 0.0, dC)
+    exec(str(raised.value).rpartition("first: ")[2], {"np": np}, operands)
+    with offload_args(*operands.values(), device=device) as (dA, dB, dC):
+        blas.gemm(1.0, dA, dB, 0.0, dC)
+    np.testing.assert_array_equal(operands["C"], 4)
+
+
 def test_narrow_operands_that_do_not_fit_are_named(device: str) -> None:
     if not device.startswith("cuda"):
         return  # the whole product was refused above

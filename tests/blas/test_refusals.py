@@ -213,7 +213,7 @@ def test_a_host_array_where_a_pointer_belongs(device: str) -> None:
             blas.gemv(1, A, dx, 0, dy)  # type: ignore[arg-type]
         with refusing(HostPointerError, r"^blas\.nrm2: x needs a DevicePtr, got int"):
             blas.nrm2(140)  # type: ignore[arg-type]
-        with refusing(HostPointerError, r"^blas\.gemm: C needs a DevicePtr, got NoneType"):
+        with refusing(HostPointerError, r"^blas\.gemm: C needs a DevicePtr, got None"):
             blas.gemm(1, dA, dA.T, 0, None)  # type: ignore[arg-type]
 
 
@@ -225,6 +225,8 @@ def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
             blas.gemv(1, dA, dx, 0, dy)
         with refusing(DTypeError, r"^blas\.axpy: y is float64, needs x's float32; "):
             blas.axpy(1, dx[:3], dy)
+        with refusing(DTypeError, r"^blas\.gemm: A is float64, needs float32 as B; .*: A = A\.astype\(np\.float32\)$"):
+            blas.gemm(1, dA[:1, :], dx[:, None], 0, dx[:1, None])
         takes = "float32 or float64 or complex64 or complex128"
         for pointer, name in [(d_halves, "float16"), (d_whole, "int32")]:
             with refusing(DTypeError, rf"^blas\.scal: x needs {takes}, got {name}"):
@@ -233,6 +235,32 @@ def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
             blas.nrm2(dy, result=dx[:1])
         with refusing(TypeError, "alpha needs a real number"):
             blas.scal(1j, dy)
+
+
+@pytest.mark.parametrize("function", ["gemm", "gemv", "axpy"])
+def test_the_remedy_for_operands_of_several_dtypes_works_at_once(device: str, function: str) -> None:
+    """Whichever dtypes the operands have, one edit is enough, and it converts no operand to the dtype of a minority."""
+    calls: dict[str, Any] = {
+        "gemm": ("ABC", lambda A, B, C: blas.gemm(1, A, B, 0, C)),
+        "gemv": ("Axy", lambda A, x, y: blas.gemv(1, A, x, 0, y)),
+        "axpy": ("xy", lambda x, y: blas.axpy(1, x, y)),
+    }
+    names, run = calls[function]
+    for dtypes in product((np.float16, np.int32, np.float32, np.float64, np.complex64), repeat=len(names)):
+        arrays = {name: np.ones((2, 2) if name < "a" else 2, dtype) for name, dtype in zip(names, dtypes, strict=True)}
+        try:
+            with offload_args(*arrays.values(), device=device) as pointers:
+                run(*pointers)
+            continue
+        except DTypeError as error:
+            remedy = str(error).partition(" first: ")[2]
+        changed = dict(arrays)
+        exec(remedy, {"np": np}, changed)
+        most = max(dtypes, key=dtypes.count)
+        if dtypes.count(most) > len(names) / 2 and most in (np.float32, np.float64) and np.complex64 not in dtypes:
+            assert all(array.dtype == most for name, array in changed.items() if name in arrays), (dtypes, remedy)
+        with offload_args(*changed.values(), device=device) as pointers:
+            run(*pointers)
 
 
 def square(name: str) -> tuple[Call, int]:

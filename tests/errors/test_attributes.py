@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from offload_args import (
     testing,
     trace,
 )
+from offload_args._instead import _FORMULAS as FORMULAS
+from offload_args._instead import _ON_DEVICE as ON_DEVICE
 from offload_args.errors import HostAccessError, RegionError
 
 # {object: names that such an object has in CuPy, PyCUDA, numba, PyTorch, JAX, mpi4py or Python's profilers}.
@@ -56,6 +59,38 @@ NAMES = {
     "module": "get_function get_global functions free",
     "lending": "shape nnz data to_host",
     "moved": "bytes_upp",
+}
+
+
+# {words of the remedy: the names of a pointer's attributes that have it}.
+ANSWERS = {
+    "use to_host(), a NumPy array of the present values": "get get_async copy_to_host cpu numpy",
+    "to_host() makes a NumPy array": "clone",
+    "to_host().": "item tolist",
+    "use address": "ptr data_ptr gpudata device_ptr device_pointer handle",
+    "use assign for values of the host": "set_async",
+    "use copy_from for a pointer": "copy_",
+    "use fill": "fill_ zero_",
+    "use size": "numel",
+    "use dtype.itemsize": "element_size",
+    "use reshape": "unsqueeze",
+    "use T;": "permute t",
+    'use trans="C"': "H",
+    "strides and ld": "is_contiguous",
+    "use device.is_gpu": "is_cuda",
+    "keeps no gradients": "grad detach",
+    "use blas.gemm": "mm mv",
+    "use blas.axpy": "add sub",
+    "use blas.scal": "mul",
+    "use blas.nrm2": "norm",
+    "kernels.elementwise": "exp sqrt astype float double",
+    "kernels.reduce": "sum mean",
+    "use region.stream": "stream",
+    "the region frees": "free",
+    "leave the region": "synchronize",
+    "use live": "valid",
+    "lend x.view(dtype)": "view",
+    "reshape(-1)": "flat",
 }
 
 
@@ -89,12 +124,26 @@ def test_a_plausible_attribute_is_answered_with_the_remedy(objects: dict[str, An
                 getattr(objects[kind], name)
             assert not hasattr(objects[kind], name)
             text = str(raised.value)
-            has_remedy = isinstance(raised.value, HostAttributeError) or any(
-                words in text for words in ("; use ", "; did you mean ", ": write ")
-            )
-            if not has_remedy:
+            words = "; use ", "; did you mean ", ": write "
+            if isinstance(raised.value, HostAttributeError):
+                words = (next(answer for answer, names in ANSWERS.items() if name in names.split()),)
+                assert text.startswith(f"DevicePtr.{name}: device pointers don't have it; ")
+            if not any(word in text for word in words):
                 wrong.append(text)
     assert wrong == []
+
+
+def test_what_a_pointer_s_remedy_calls_on_the_host_exists() -> None:
+    names = {*NAMES["pointer"].split(), *ON_DEVICE, *FORMULAS}
+    with offload_args(ramp(4), device="sim:0") as (dx,):
+        for name in sorted(names - {*dir(dx)}):
+            with pytest.raises((AttributeError, HostAccessError)) as raised:
+                getattr(dx, name)
+            text = str(raised.value)
+            for method in re.findall(r"to_host\(\)\.(\w+)", text):
+                assert hasattr(np.ndarray, method), text
+            for function in re.findall(r"(np(?:\.\w+)+)\(dx\.to_host\(\)", text):
+                assert callable(eval(function)), text
 
 
 def test_a_property_that_refuses_keeps_its_own_error() -> None:
@@ -110,7 +159,10 @@ def test_a_block_that_lends_a_matrix_says_where_the_matrix_is() -> None:
         sparse.matmul(block, np.ones(3))
     with pytest.raises(HostAccessError, match=r"the matrix stands after `as`"):
         block @ np.ones(3)
-    with pytest.raises(TypeError, match=r"it is a block of its own: <with sparse\.lend\(A\) as dA>$"):
+    with pytest.raises(
+        TypeError,
+        match=r"enter it first, with c, offload_args\(x\) as \(dx,\): where c is <with sparse\.lend\(A\) as dA>$",
+    ):
         offload_args(block, device="host").open()
     with block as dA:
         assert dA.shape == (3, 3)

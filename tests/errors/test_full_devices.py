@@ -111,6 +111,7 @@ except DeviceMemoryError as error:
 """
 
 
+@pytest.mark.copies  # arrays that are used in place fill no device
 @pytest.mark.later(but="lstsq")
 @pytest.mark.parametrize("case", CASES)
 def test_a_full_device_names_the_way_of_the_function(case: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,13 @@ import scipy.sparse
 
 import offload_args as package
 from helpers.arrays import ramp
+from kernels.images import PTX
 from offload_args import (
     Communicator,
     Device,
     HostAttributeError,
     In,
+    Module,
     Out,
     Scratch,
     _core,
@@ -37,8 +41,10 @@ from offload_args import (
     rocblas,
     sparse,
     testing,
+    trace,
     update,
 )
+from offload_args.display import described, with_article
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -119,7 +125,7 @@ def test_a_lack_of_device_memory_is_told_in_sizes_for_people_with_the_ways_out()
     sim = testing.sim_device(capacity=8 << 20)
     x = np.ones(3 << 20, np.float32)
     with pytest.raises(DeviceMemoryError, match=r"12\.00 MiB requested, 8\.00 MiB free of 8\.00 MiB, .* lend parts"):
-        offload_args(x, device=sim).open()
+        offload_args(Scratch(x.shape, x.dtype), device=sim).open()  # a coherent device needs memory for this alone
     for part in np.split(x, 3):
         with offload_args(part, device=sim) as (dpart,):
             blas.scal(2.0, dpart)
@@ -408,7 +414,7 @@ def test_a_call_without_an_output_or_a_function_is_told_the_form(device: str) ->
         call(blas.gemv, 1.0, A, x, device=device)
     for wrong in (A, "gemv"):
         with pytest.raises(
-            ArgumentTypeError, match=r"^call: function needs a function, got a \w+; write call\(blas\.scal"
+            ArgumentTypeError, match=r"^call: function needs a function, got an? \w+; write call\(blas\.scal"
         ):
             call(wrong, A, x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"'A'; arrays stand by position, and the keywords are device, stream"):
@@ -573,3 +579,74 @@ def test_names_of_this_package_and_misspelt_ones_are_told_in_the_vendors_names()
     ):
         with pytest.raises(AttributeError, match=f"has no function or constant '{name}'; {remedy}"):
             getattr(raw, name)
+
+
+def test_articles_are_those_of_the_sound() -> None:
+    for word in ("array", "ndarray", "int", "In", "object", "HSACO", "UndeclaredKernel", "8-dimensional", "11-sided"):
+        assert with_article(word) == f"an {word}"
+    for word in ("list", "uint8", "ufunc", "UniqueId", "NoneType", "cubin", "str", "7-dimensional", "110-sided"):
+        assert with_article(word) == f"a {word}"
+    assert (described(None), described(np.ones(2)), described([])) == ("None", "an ndarray", "a list")
+
+
+def test_no_message_writes_the_article_of_a_name_itself() -> None:
+    for path in Path(package.__file__).parent.rglob("*.py"):
+        assert not re.search(r"\ban? \{type\(", path.read_text()), path
+
+
+def test_bytes_in_the_place_of_an_option_name_the_string(device: str) -> None:
+    A, x = np.eye(2), np.ones(2)
+    options: list[Any] = [b"T", b"l", b"U", b"ortho", b"r", b"ColMajor"]
+    T, L, U, ortho, r, order = options
+    with offload_args(A, x, device=device) as (dA, dx):
+        for wrong, words in (
+            (lambda: blas.gemv(1.0, dA, dx, 0.0, dx, trans=T), """trans must be .*, got b'T'; write trans="T"$"""),
+            (lambda: blas.trsv(dA, dx, uplo=L), """got b'l'; write uplo="L"$"""),
+            (lambda: lapack.potrf(dA, uplo=U), """got b'U'; write uplo="U"$"""),
+            (lambda: cblas.dgemv(order, 111, 2, 2, 1.0, dA, 2, dx, 1, 0.0, dx, 1), r"; write cblas\.ColMajor$"),
+            (lambda: fft.fft(x, norm=ortho), """norm must be .*, got b'ortho'; write norm="ortho"$"""),
+            (lambda: linalg.qr(A, mode=r), """mode must be .*, got b'r'; write mode="r"$"""),
+            (lambda: linalg.eigh(A, U), """UPLO .* must be .*, got b'U'; write UPLO="U"$"""),
+        ):
+            with pytest.raises((ArgumentError, ArgumentTypeError), match=words):
+                wrong()
+
+
+def test_an_array_in_a_signature_names_the_declaration() -> None:
+    array = np.ones(2, np.float32)
+    module = Module.load(PTX.encode(), name="kernels")
+    for wrong, declared in (
+        (In(array), r"In\[np\.float32\], and pass"),
+        (Out(array), r"Out\[np\.float32\], and pass"),
+        (array, r"In\[np\.float32\], or Out or InOut if the kernel writes it, and pass"),
+    ):
+        with pytest.raises(
+            SignatureError, match=rf"relu: argument 1 needs .*; declare {declared} the array to the kernel$"
+        ):
+            module.kernel("relu", wrong, np.int32)
+        with pytest.raises(
+            SignatureError, match=r"x needs a dtype, got an .*: write x=np\.float32, and pass the array"
+        ):
+            kernels.reduce("sum", x=wrong)
+
+
+def test_a_context_manager_is_no_array_and_is_entered_first() -> None:
+    for block in (trace(), testing.counting("host"), threading.Lock()):
+        with pytest.raises(TypeError, match=r"not an array: it is a context manager: enter it first, with c, offload_"):
+            offload_args(block, device="host").open()
+
+
+def test_what_is_no_array_of_linalg_is_not_told_to_be_lent(device: str) -> None:
+    with pytest.raises(TypeError, match=r"^linalg\.matmul: x1 needs an array, got None; pass an array, or a list"):
+        linalg.matmul(None, np.eye(2))
+    with offload_args(np.eye(2), device=device) as (dA,):
+        with pytest.raises(HostPointerError, match=r"x1 needs a DevicePtr as x2 is one, got None; pass the pointer of"):
+            linalg.matmul(None, dA)
+        with pytest.raises(HostPointerError, match=r"x2 needs a DevicePtr as x1 is one, got an ndarray; lend it too"):
+            linalg.matmul(dA, np.eye(2))
+
+
+def test_a_reduction_that_is_written_as_a_call_is_told_the_right_form() -> None:
+    with pytest.raises(SignatureError, match=r"got 'sum\(\)'; write kernels\.reduce\('sum', \.\.\.\)$"):
+        kernels.reduce("sum()", x=np.float32)
+    assert repr(kernels.reduce("sum", x=np.float32)) == "<sum of x, to float32>"

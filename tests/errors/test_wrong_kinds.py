@@ -57,17 +57,17 @@ DENSE: dict[str, Callable[[object], object]] = {
 @pytest.mark.parametrize("name", DENSE)
 def test_dense_functions_refuse_other_kinds(device: str, name: str) -> None:
     function = DENSE[name]
-    with pytest.raises(ArgumentTypeError, match=r"needs an array, got csr_array; sparse\.matmul .* A\.toarray\(\) is"):
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got a csr_array; sparse\.matmul .* A\.toarray\(\)"):
         function(S)
     function(S.toarray())
-    with pytest.raises(ArgumentTypeError, match=r"needs an array, got NoneType$"):
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got None; pass an array"):
         function(None)
-    with pytest.raises(ArgumentTypeError, match=r"needs an array, got str$"):
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got a str; pass an array"):
         function("A")
     region = offload_args(A, device=device)
-    with pytest.raises(ArgumentTypeError, match=r"needs an array, got offload_args; a region gives its pointers when"):
+    with pytest.raises(ArgumentTypeError, match=r"needs an array, got an offload_args; a region gives its pointers"):
         function(region)
-    with region as pointers, pytest.raises(ArgumentTypeError, match=r"got tuple; `as` gives a tuple, .*; unpack it"):
+    with region as pointers, pytest.raises(ArgumentTypeError, match=r"got a tuple; `as` gives a tuple, .*; unpack it"):
         function(pointers)
 
 

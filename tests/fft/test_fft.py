@@ -257,7 +257,7 @@ def test_minus_one_is_the_length_of_x_in_transforms_to_real_numbers(on: str, nam
 
 def test_objects_that_are_no_numbers_are_named_before_their_axes(on: str) -> None:
     for other in (None, "ab"):
-        with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: x needs an array, got (NoneType|str)$"):
+        with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: x needs an array, got (None|a str); pass"):
             fft.fft(other, device=on)
     with pytest.raises(DTypeError, match=r"^fft\.fft: array type .* of x is unsupported in fft; convert it first"):
         fft.fft([None, None], device=on)
@@ -329,7 +329,7 @@ def test_memory_ends_with_the_last_pointer(on: str) -> None:
         ("fft", {"n": 0}, r"fft\.fft: n needs 1 at least along axis 2, got 0$"),
         ("ifft", {"n": -1}, r"fft\.ifft: n needs 1 at least along axis 2, got -1$"),
         ("irfft", {"n": 0, "axis": 0}, r"fft\.irfft: n needs 1 at least along axis 0, got 0$"),
-        ("fft", {"norm": "unit"}, r"fft\.fft: norm needs 'backward', 'ortho' or 'forward', got 'unit'"),
+        ("fft", {"norm": "unit"}, r"fft\.fft: norm must be .backward. or .ortho. or .forward., got 'unit'$"),
         ("fftn", {"axes": (0, -3)}, r"fft\.fftn: axes needs each axis once, got \(0, -3\)"),
         ("fftn", {"axes": (0, 4)}, r"fft\.fftn: axes needs axes of x, which has shape \(3, 5, 4\), got 4"),
         ("fftn", {"s": (1, 2, 3, 4)}, r"fft\.fftn: s has 4 lengths, and x of shape \(3, 5, 4\) has 3 axes"),
@@ -507,7 +507,7 @@ def test_later_transforms_of_a_kind_refuse_the_same(on: str) -> None:
             fft.fft(dx, 8)
         with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: n needs a whole number, got 8\.0"):
             fft.fft(dx, 8.0)
-        with pytest.raises(ArgumentError, match=r"^fft\.fft: norm needs 'backward', 'ortho' or 'forward', got \[\]"):
+        with pytest.raises(ArgumentError, match=r"^fft\.fft: norm must be .* or .forward., got \[\]"):
             fft.fft(dx, 8, norm=[])
     with pytest.raises(StalePointerError, match=r"^fft\.fft: x belongs to a region that has ended"):
         fft.fft(dx, 8)

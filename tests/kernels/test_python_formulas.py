@@ -380,7 +380,7 @@ def test_wrong_formulas_and_operations_are_told_with_the_right_form() -> None:
             lambda: reduce("sum", x=In[np.float64]),
             r"x needs a dtype, got In\[float64\]: write x=np\.float64, and pass the",
         ),
-        (lambda: reduce("sum", x=x), r"x needs a dtype, got a ndarray: write x=np\.float64"),
+        (lambda: reduce("sum", x=x), r"x needs a dtype, got an ndarray: write x=np\.float64"),
     )
     for make, words in wrong:
         with pytest.raises(errors.SignatureError, match=words):

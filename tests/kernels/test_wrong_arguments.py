@@ -342,7 +342,7 @@ def test_objects_that_are_no_kernels_are_told_how_they_run(device: str) -> None:
         (lambda a, b: None, "decorate the function with @kernel"),
         ("y = x", r"got a str; kernels\.elementwise\(formula, \.\.\.\) makes one of a formula, Module\.load"),
         (A, r"the kernel is the first argument: offload\(kernel, \.\.\.\)$"),
-        (object(), "got a object; @kernel, kernels.elementwise and Module.kernel make one"),
+        (object(), "got an object; @kernel, kernels.elementwise and Module.kernel make one"),
     ]
     for kernel, words in wrong:
         with pytest.raises(errors.ArgumentTypeError, match=f"^offload: kernel needs a Kernel, .*{words}"):

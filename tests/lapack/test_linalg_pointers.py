@@ -113,7 +113,7 @@ def test_a_failed_call_leaves_the_arguments_as_they_were(device: str) -> None:
 def test_wrong_operands_are_refused(device: str) -> None:
     A, single, counts = np.eye(3), np.ones(3, np.float32), np.eye(3, dtype=np.int32)
     with offload_args(A, single, counts, device=device) as (dA, dsingle, dcounts):
-        with pytest.raises(HostPointerError, match=r"^linalg\.solve: b needs a DevicePtr as a is one, got ndarray"):
+        with pytest.raises(HostPointerError, match=r"^linalg\.solve: b needs a DevicePtr as a is one, got an ndarray"):
             linalg.solve(dA, np.ones(3))
         with pytest.raises(DTypeError, match=r"^linalg\.solve: b needs float64 as a has, got float32"):
             linalg.solve(dA, dsingle)

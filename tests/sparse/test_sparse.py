@@ -601,7 +601,7 @@ def test_pointers_that_do_not_fit_are_named(on: str) -> None:
     x, y, single = np.ones(8), np.ones(6), np.ones(8, np.float32)
     other = "host" if on != "host" else open_or_skip("sim:0")
     with sparse.lend(A, device=on) as dA, offload_args(x, y, single, device=on) as (dx, dy, ds):
-        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: x needs a DevicePtr as A is one, got ndarray"):
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: x needs a DevicePtr as A is one, got an ndarray"):
             sparse.matmul(dA, x)
         with pytest.raises(HostPointerError, match=r"^sparse\.matmul: A needs a sparse\.Matrix as x is a pointer"):
             sparse.matmul(A, dx)

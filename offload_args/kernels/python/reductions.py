@@ -22,9 +22,9 @@ from ... import _core
 from ..._core import launch
 from ..._signatures import telling
 from ..._syntax import parse, parse_expression
-from ...arguments import In, Out, Parameter, Scratch
+from ...arguments import In, InOut, Out, Parameter, Scratch
 from ...devices import Device
-from ...display import answering, plural, shown
+from ...display import answering, described, plural, shown
 from ...dtypes import as_array, code_of, converted, of_parameter, spelled
 from ...errors import ArgumentError, CaptureError, DTypeError, HostPointerError, SignatureError
 from ...pointers import DevicePtr
@@ -412,10 +412,11 @@ def _names_in(tree: ast.AST) -> set[str]:
 
 def _dtype(name: str, kind: Any) -> np.dtype[Any]:
     """Return the dtype of a parameter. Raise SignatureError for an array, or for a direction."""
-    if isinstance(kind, (Parameter, np.ndarray, DevicePtr)):
-        got = kind if isinstance(kind, Parameter) else f"a {type(kind).__name__}"
+    array = kind.array if isinstance(kind, (In, Out, InOut)) else kind
+    if isinstance(array, (Parameter, np.ndarray, DevicePtr)):
+        got = kind if isinstance(kind, Parameter) else described(kind)
         raise SignatureError(
-            f"reduce: {name} needs a dtype, got {got}: write {name}={spelled(kind.dtype.name)}, and pass the array to "
+            f"reduce: {name} needs a dtype, got {got}: write {name}={spelled(array.dtype.name)}, and pass the array to "
             f"the reduction"
         )
     return of_parameter(f"reduce: {name}", kind)
@@ -491,7 +492,10 @@ def reduce(
             remedy = f"; write {name!r}" if name in known else ""
             call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name)
             if call and call[1] in known:
-                remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {call[2]!r}, ...)"
+                formula = f"{call[2]!r}, " if call[2] else ""
+                remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {formula}...)"
+                if not formula:
+                    remedy = f"; write kernels.reduce({call[1]!r}, ...)"
         raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
     if axis not in (None, 0, 1, -1, -2):
         remedy = ", which reduces all elements of an array of any shape"
