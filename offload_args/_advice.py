@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
+from . import _core
 from ._instead import instead_of, of_ufunc
 from ._keywords import instead_of_keyword
 from .display import described, nearest, plural
@@ -165,8 +166,9 @@ def _note_signature(error: TypeError) -> None:
 
 
 def _note_read_only(region: Any, error: ValueError) -> None:
-    """Add a note to NumPy's error about a write to an array that a region lends."""
-    lent = [getattr(argument, "array", argument) for argument in region._arguments]
+    """Add a note to NumPy's error about a write to an array that this region, or one that is still open, lends."""
+    regions: list[Any] = [region, *_core.open_regions()]
+    lent = [getattr(argument, "array", argument) for each in regions for argument in each._arguments]
     names: list[str] = []
     trace = error.__traceback__
     while trace is not None:  # the innermost function that has such an array is the last one
@@ -180,11 +182,12 @@ def _note_read_only(region: Any, error: ValueError) -> None:
             here = [name for name in here if re.search(rf"\b{re.escape(name)}\b", line)]
         names = here or names
         trace = trace.tb_next
-    if names:
-        error.add_note(
-            f"offload_args: the region lends {' and '.join(names)}, which the host can't write until the region ends: "
-            f"write inside `with update({names[0]}):`, or after the region"
-        )
+    note = (
+        f"offload_args: the region lends {' and '.join(names)}, which the host can't write until the region ends: "
+        f"write inside `with update({names[0] if names else ''}):`, or after the region"
+    )
+    if names and note not in getattr(error, "__notes__", ()):  # an inner region may have added it
+        error.add_note(note)
 
 
 def _values_of(frame: FrameType, line: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -251,6 +253,39 @@ def test_a_write_by_the_host_in_a_region_is_noted_with_the_array_and_the_remedy(
     with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, device=device):
         mine[0] = 1.0
     assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_write_to_an_array_of_an_opened_region_is_noted_by_a_block_inside(device: str) -> None:
+    """The error does not leave a block of the region itself."""
+    x, other = ramp(3), ramp(3)
+    with closing(offload_args(x, device=device)) as region:
+        region.open()
+        with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, device=device):
+            with offload_args(other, device=device):
+                x[0] = 5.0
+    (note,) = raised.value.__notes__  # once, although two blocks ended
+    assert note.startswith("offload_args: the region lends x, which the host can't write until the region ends")
+
+
+def test_a_write_to_an_array_that_another_thread_lends_is_noted_by_a_block_of_this_thread(device: str) -> None:
+    x, other = ramp(3), ramp(3)
+    opened, written = threading.Event(), threading.Event()
+
+    def lend_and_wait() -> None:
+        with offload_args(x, device=device):
+            opened.set()
+            written.wait(60)
+
+    thread = threading.Thread(target=lend_and_wait)
+    thread.start()
+    opened.wait(60)
+    try:
+        with pytest.raises(ValueError, match="read-only") as raised, offload_args(other, device=device):
+            x[0] = 5.0
+    finally:
+        written.set()
+        thread.join()
+    assert raised.value.__notes__[0].startswith("offload_args: the region lends x, which")
 
 
 ramp_of_module = ramp(3)
