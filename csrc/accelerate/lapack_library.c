@@ -3,6 +3,7 @@
 #include "accelerate/program_call.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "offload_args/accelerate.h"
 #include "offload_args/routine.h"
 
 #include <float.h>
@@ -267,9 +268,8 @@ static int gesvdp(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa
 }
 
 bool oa_lapack_has_polar_factors(int dtype, char job, int64_t m, int64_t n) {
-  enum { FEWEST = 32, MOST_SINGLE = 512 };
-  const int64_t less = m < n ? m : n, most = dtype == OA_F64 || dtype == OA_C128 ? less : MOST_SINGLE;
-  return (job != 'A' || m == n) && less >= FEWEST && less <= most;
+  const int64_t less = m < n ? m : n, most = dtype == OA_F64 || dtype == OA_C128 ? less : OA_MOST_POLAR_SINGLE;
+  return (job != 'A' || m == n) && less >= OA_LEAST_POLAR && less <= most;
 }
 
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,

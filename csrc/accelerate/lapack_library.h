@@ -40,7 +40,7 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau);
 int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w);
 /* Returns whether GPUs find the singular values of such a matrix by polar factors, which is faster, and not by QR
- * steps. In single precision, most larger matrices are too close to singular for it. */
+ * steps. */
 bool oa_lapack_has_polar_factors(int dtype, char job, int64_t m, int64_t n);
 /* `job` is both jobu and jobvt. Destroys A. */
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,

@@ -1,6 +1,7 @@
 /* The core's numbers for Python, read from the headers, so that no number exists twice. */
 #include "module.h"
 
+#include "offload_args/accelerate.h"
 #include "offload_args/launch.h"
 #include "offload_args/shim.h"
 
@@ -36,6 +37,8 @@ static const struct {
     NUMBER(OA_READ_WRITE),
     NUMBER(OA_MOST_PARAMETERS),
     NUMBER(OA_MOST_PARAMETER_BYTES),
+    NUMBER(OA_LEAST_POLAR),
+    NUMBER(OA_MOST_POLAR_SINGLE),
 #define OA_DTYPE(name, type, nbytes, kind, text) NUMBER(OA_##name),
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE

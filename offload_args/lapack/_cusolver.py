@@ -27,10 +27,6 @@ __all__ = ["CuSOLVER"]
 # The largest order of matrices for the Jacobi functions of stacks: gesvdjBatched takes no larger matrices, and
 # syevjBatched is made for small ones.
 _MOST_JACOBI: Final = 32
-# The orders of matrices whose singular values are found by polar factors. Smaller matrices take longer, and in single
-# precision, most larger matrices are too close to singular. lapack_library.c has the same orders.
-_FEWEST_POLAR: Final = 32
-_MOST_POLAR_SINGLE: Final = 512
 _MOST_ELEMENTS: Final = 2**31 - 1  # the most elements of a stack; the Jacobi functions count them in 32 bits
 _INFO: Final = object()  # an argument that stands for the array of info
 
@@ -178,7 +174,7 @@ class CuSOLVER(Vendor):
     def is_for_polar_factors(self, t: str, jobs: tuple[str, str], m: int, n: int) -> bool:
         """Return whether gesvdp has these jobs, for m >= n, and is the faster function."""
         has_jobs = jobs == ("N", "N") or ("N" not in jobs and (jobs[0] == "S" or m == n))
-        return has_jobs and _FEWEST_POLAR <= n <= (_MOST_POLAR_SINGLE if t in "sc" else n)
+        return has_jobs and _core.OA_LEAST_POLAR <= n <= (_core.OA_MOST_POLAR_SINGLE if t in "sc" else n)
 
     def gesvdp(
         self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, s: DevicePtr, *rest: Any

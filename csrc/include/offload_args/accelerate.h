@@ -16,6 +16,11 @@ extern "C" {
 /* The usual `least` and `price`; `accelerate` of Python and OFFLOAD_ARGS_ACCELERATE use them if the margin is not 0. */
 #define OA_USUAL_LEAST 1000000
 #define OA_USUAL_PRICE 1.0
+/* The least order of matrices whose singular values GPUs find by polar factors, and the most in single precision.
+ * `lapack.gesvd` of Python reads them, too. Smaller matrices take longer, and in single precision most larger matrices
+ * are too close to singular. */
+#define OA_LEAST_POLAR 32
+#define OA_MOST_POLAR_SINGLE 512
 
 typedef struct oa_accelerate_options {
   size_t size;
