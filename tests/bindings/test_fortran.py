@@ -64,3 +64,9 @@ def test_a_compiler_that_is_missing_skips_by_its_name_and_fails_where_it_is_requ
     monkeypatch.setenv("OFFLOAD_ARGS_REQUIRE", "cuda,gfortran")
     with pytest.raises(pytest.fail.Exception, match=r"^OFFLOAD_ARGS_REQUIRE needs gfortran$"):
         program_or_skip("gfortran")
+
+
+def test_all_tests_that_need_a_program_skip_by_its_name() -> None:
+    """pytest's skipif does not obey OFFLOAD_ARGS_REQUIRE."""
+    own = re.compile(r"skipif\(.*which\(|pytest\.skip\(.*no (nvcc|NVRTC|compiler|mpirun|clang)")
+    assert [path for path in Path(__file__).parents[1].rglob("*.py") if own.search(path.read_text())] == []

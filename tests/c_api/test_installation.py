@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from helpers.processes import program_of_python_or_skip
 from offload_args import __version__, get_cmake_dir, get_include, get_library, libraries
 from offload_args.embedding import cflags, get_pkg_config_dir, libs
 
@@ -19,7 +21,6 @@ EXAMPLES = ROOT / "examples" / "embedding"
 EIGENVALUE = "4.615471737948\n"
 NUMBER = __version__.partition(".dev")[0]  # C has only the number, without the commit
 VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reversed(NUMBER.split("."))))
-CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def run(*command: object, folder: Path | None = None, status: int = 0, timeout: float = 300, **environment: str) -> str:
@@ -35,6 +36,10 @@ def run(*command: object, folder: Path | None = None, status: int = 0, timeout: 
     )
     assert ran.returncode == status, ran.stdout + ran.stderr
     return ran.stderr if status else ran.stdout
+
+
+def cmake(*arguments: object, **options: Any) -> str:
+    return run(program_of_python_or_skip("cmake"), *arguments, **options)
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +126,14 @@ def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None
         "dir": f"-Doffload_args_DIR={get_cmake_dir()}",
         "prefix": f"-DCMAKE_PREFIX_PATH={moved.parent}",
     }.items():
-        run(CMAKE, "-S", source, "-B", tmp_path / name, option)
-    run(CMAKE, "--build", tmp_path / "prefix")
+        cmake("-S", source, "-B", tmp_path / name, option)
+    cmake("--build", tmp_path / "prefix")
     assert str(moved) in run("ldd", tmp_path / "prefix/power")
     too_new = tmp_path / "too_new"
     shutil.copytree(source, too_new)
     lists = too_new / "CMakeLists.txt"
     lists.write_text(lists.read_text().replace("offload_args 0.3 ", "offload_args 0.4 "))
-    assert "0.3" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
+    assert "0.3" in cmake("-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
 
 
 def test_the_library_of_a_wheel_is_loaded_by_its_path_or_by_its_name_with_the_version(tmp_path: Path) -> None:
@@ -144,9 +149,9 @@ def test_the_library_of_a_wheel_is_loaded_by_its_path_or_by_its_name_with_the_ve
 def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path: Path) -> None:
     build, prefix = tmp_path / "build", tmp_path / "prefix"
     fast = "-DCMAKE_C_FLAGS_RELEASE=-O0"  # to compile
-    run(CMAKE, "-S", ROOT, "-B", build, "-DOA_PYTHON=OFF", f"-DPython_EXECUTABLE={sys.executable}", fast)
-    run(CMAKE, "--build", build, "--parallel", "2", timeout=600)
-    run(CMAKE, "--install", build, "--prefix", prefix)
+    cmake("-S", ROOT, "-B", build, "-DOA_PYTHON=OFF", f"-DPython_EXECUTABLE={sys.executable}", fast)
+    cmake("--build", build, "--parallel", "2", timeout=600)
+    cmake("--install", build, "--prefix", prefix)
     assert not [path for path in prefix.rglob("*") if path.suffix in (".py", ".pyi", ".pxd")]
     (licence,) = prefix.rglob("LICENSE")
     assert licence.read_bytes() == (ROOT / "LICENSE").read_bytes()
@@ -157,8 +162,8 @@ def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path
     program = "import ctypes; print(ctypes.CDLL('liboffload_args.so').oa_version())"  # dlopen searches for this name
     assert run(sys.executable, "-c", program, LD_LIBRARY_PATH=str(library.parent)) == f"{VERSION_NUMBER}\n"
     tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
-    run(CMAKE, "-S", tree / "c_cmake", "-B", tree / "c_cmake", f"-DCMAKE_PREFIX_PATH={prefix}")
-    run(CMAKE, "--build", tree / "c_cmake")
+    cmake("-S", tree / "c_cmake", "-B", tree / "c_cmake", f"-DCMAKE_PREFIX_PATH={prefix}")
+    cmake("--build", tree / "c_cmake")
     run("make", folder=tree / "c_pkgconfig", PKG_CONFIG_PATH=str(library.parent / "pkgconfig"))
     blas = libraries.load("cblas").path
     for program in (tree / "c_cmake/power", tree / "c_pkgconfig/power"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from helpers.launches import LIMIT
+from helpers.processes import program_or_skip
 
 # The network of the processes of a new namespace is the loopback device. Without the device, nothing arrives, and the
 # system of a sender gets no answer, as if the other machine had lost its power.
@@ -65,7 +65,7 @@ except CommunicatorError as error:
 @pytest.mark.parametrize("work", ["receive", "send"])
 def test_a_rank_on_a_machine_without_network_is_lost(work: str) -> None:
     """Without a timeout: a rank that only receives sends nothing itself, so the system has to test its connections."""
-    command = [shutil.which("unshare") or "unshare", "--map-root-user", "--net"]
+    command = [program_or_skip("unshare"), "--map-root-user", "--net"]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("device unavailable: no namespaces of networks")
     folder = __file__.rpartition("/communicator/")[0]

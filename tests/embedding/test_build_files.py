@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.processes import output_of, program_or_skip
+from helpers.processes import output_of, program_of_python_or_skip, program_or_skip
 
 PAGE = (Path(__file__).parents[2] / "docs/guide/embedding.md").read_text()
 USE = """
@@ -70,7 +69,7 @@ def test_the_guides_setup_py_builds_an_extension(project: Path) -> None:
 @pytest.mark.slow
 def test_the_guides_lists_of_cmake_build_an_extension(project: Path) -> None:
     (project / "CMakeLists.txt").write_text(block("cmake", "python_add_library"))
-    cmake = shutil.which("cmake", path=str(Path(sys.executable).parent)) or "cmake"
+    cmake = program_of_python_or_skip("cmake")
     output_of(cmake, "-S", ".", "-B", "build", f"-DPython_EXECUTABLE={sys.executable}", folder=project)
     output_of(cmake, "--build", "build", folder=project)
     output_of(cmake, "--install", "build", "--prefix", project / "installed", folder=project)

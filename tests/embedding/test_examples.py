@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.processes import output_of, program_or_skip
+from helpers.processes import output_of, program_of_python_or_skip, program_or_skip
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
@@ -58,7 +58,7 @@ def built(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     def build(name: str) -> Path:
         folder = tree / name
         if (folder / "CMakeLists.txt").exists():
-            cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+            cmake = program_of_python_or_skip("cmake")
             options = [f"-Doffload_args_DIR={asked('offload_args', 'config --cmake-dir')}"]
             options += [f"-DPython_EXECUTABLE={interpreter}", "-DCMAKE_BUILD_TYPE=Release"]
             options += [f"-Dpybind11_DIR={asked('pybind11', '--cmakedir')}"] if name == "pybind11" else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.processes import SLOWNESS
+from helpers.processes import SLOWNESS, program_of_python_or_skip
 
 LIMIT = 400 * SLOWNESS  # seconds in which a process has to end
 LATE = 300  # seconds for which ranks wait for each other: on a busy machine, a process starts in a minute
@@ -136,11 +135,8 @@ def kill(processes: list[subprocess.Popen[str]], rank: int) -> list[tuple[int, s
 def mpirun() -> list[str]:
     """The command that starts an MPI program on this machine."""
     pytest.importorskip("mpi4py", reason="device unavailable: no mpi4py")
-    path = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if path is None:
-        pytest.skip("device unavailable: no mpirun")
     options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    return [path, *options]
+    return [program_of_python_or_skip("mpirun"), *options]
 
 
 def by_torchrun(options: list[str], arguments: list[str], size: int, folder: Path) -> str:

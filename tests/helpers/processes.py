@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -24,15 +25,22 @@ def python(code: str, *options: str, timeout: float = 900, **environment: str) -
     )
 
 
-def program_or_skip(name: str) -> str:
+def program_or_skip(name: str, path: str | None = None) -> str:
     """Return the path of a compiler or of a build tool. If this machine lacks it, skip, or fail if
-    OFFLOAD_ARGS_REQUIRE names it."""
-    path = shutil.which(name)
-    if path is None:
-        if name in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
-            pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}")
-        pytest.skip(f"device unavailable: no {name}")
-    return path
+    OFFLOAD_ARGS_REQUIRE names it. path: the folders to search; None stands for those of PATH."""
+    return shutil.which(name, path=path) or lacking(name)
+
+
+def program_of_python_or_skip(name: str) -> str:
+    """Return what program_or_skip returns for a program of this Python's environment, or else of PATH."""
+    return program_or_skip(name, os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+
+def lacking(name: str) -> NoReturn:
+    """Skip a test because this machine lacks a compiler or a tool; fail if OFFLOAD_ARGS_REQUIRE names it."""
+    if name in os.environ.get("OFFLOAD_ARGS_REQUIRE", "").split(","):
+        pytest.fail(f"OFFLOAD_ARGS_REQUIRE needs {name}")
+    pytest.skip(f"device unavailable: no {name}")
 
 
 def output_of(*command: object, folder: Path, timeout: float = 900, **environment: str) -> str:

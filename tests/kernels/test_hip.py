@@ -18,6 +18,7 @@ import pytest
 
 from helpers.arrays import ramp
 from helpers.devices import open_or_skip
+from helpers.processes import lacking
 from kernels.images import AMD, CLANG, FORMATS, HIP, TARGETS, bundle, compiled, hip_module, made_hsaco
 from kernels.mutations import mutated
 from kernels.programs import ONE_SOURCE
@@ -126,8 +127,9 @@ def test_code_objects_of_all_versions_load_or_are_refused_with_the_remedy(double
         np.testing.assert_array_equal(x, 0)
 
 
-@pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_an_hsaco_runs_bare_and_bundled(hip: str) -> None:
+    if CLANG is None:
+        lacking("clang")
     processor = compilers.target_of(Device(hip)).processor
     bare = FORMATS[f"clang's HSACO of one source for {processor}"]()
     for image in (bare, bundle({processor: bare}), bundle({of_another(hip): b"", processor: bare}), hip_module()):

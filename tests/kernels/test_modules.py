@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
+from helpers.processes import program_or_skip
 from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco, module_for
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
@@ -101,11 +102,11 @@ def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
 
 
 @pytest.mark.later
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize(
     "target", ["sm_90", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("sm_80", "sm_100"))]
 )
 def test_a_cubin_of_nvcc_states_shared_memory_without_that_of_the_driver(target: str) -> None:
+    program_or_skip("nvcc")
     built = compiled("nvcc", SHARES, ".cu", "-cubin", f"-arch={target}")
     assert Module.load(built).kernels["shares"].shared_bytes == 1024
 
@@ -287,9 +288,9 @@ extern "C" __global__ void parent(int *x, int n) { child<<<1, n>>>(x); }"""
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("linked", [True, False], ids=["linked", "not linked"])
 def test_a_kernel_that_launches_another_runs_if_it_is_linked(linked: bool) -> None:
+    program_or_skip("nvcc")
     options = ("-dlink", "-lcudadevrt") if linked else ()
     module = Module.load(compiled("nvcc", LAUNCHES, ".cu", "-rdc=true", "-cubin", "-arch=sm_90", *options))
     assert {"parent", "child"} <= set(module.kernels)
@@ -306,9 +307,9 @@ extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
 
 
 @pytest.mark.later
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for a debugger"])
 def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:
+    program_or_skip("nvcc")
     built = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)
     assert list(Module.load(built).kernels) == ["doubled"]
 

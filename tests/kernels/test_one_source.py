@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.processes import program_or_skip
+from helpers.processes import lacking, program_or_skip
 from kernels import test_atomics, test_debug, test_partitions
 from kernels.images import CLANG, HIP, INCLUDE, TARGETS, compiled
 from kernels.test_partitions import LINES, MATRICES, source_of
@@ -61,17 +60,16 @@ def options(form: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "target", [TARGETS[0], *(pytest.param(choice, marks=pytest.mark.slow) for choice in TARGETS[1:])]
 )
-@pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
-    assert CLANG is not None
+    clang = CLANG or lacking("clang")
     arguments = (*HIP, "-Wno-unused-parameter", f"--offload-arch={target}", *options(form))
-    check_kernels(form, compiled(CLANG, sources()[form], ".hip", *arguments))
+    check_kernels(form, compiled(clang, sources()[form], ".hip", *arguments))
 
 
 @pytest.mark.later
 @FORMS
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
+    program_or_skip("nvcc")
     check_kernels(form, compiled("nvcc", sources()[form], ".cu", "-ptx", "-std=c++17", f"-I{INCLUDE}", *options(form)))
 
 
@@ -124,7 +122,7 @@ def test_nvrtc_compiles_all_of_it(form: str) -> None:
     try:
         image, log, _ = NVRTC.compile("all", sources()[form], arguments)
     except LibraryError:
-        pytest.skip("device unavailable: no NVRTC")
+        lacking("nvrtc")
     assert "warning" not in log
     check_kernels(form, image)
 

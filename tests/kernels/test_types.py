@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers.processes import lacking, program_or_skip
 from kernels.images import INCLUDE, compiled
 from offload_args import Device, In, InOut, Kernel, Module, Out, errors, offload
 from offload_args.kernels.compilers import target_of
@@ -119,8 +119,8 @@ def test_the_types_are_in_the_saved_module(device: str, tmp_path: Path) -> None:
 
 @pytest.mark.later
 @pytest.mark.parametrize("options", [("-ptx",), ("-cubin", "-arch=sm_90")], ids=["PTX", "cubin"])
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_a_module_of_nvcc_has_the_types(options: tuple[str, ...]) -> None:
+    program_or_skip("nvcc")
     module = Module.load(compiled("nvcc", SOURCE, ".cu", *options, "-std=c++17", f"-I{INCLUDE}"))
     for name, signature in SIGNATURES.items():
         assert module.kernel(name, *signature)
@@ -179,7 +179,7 @@ def test_kernels_in_the_vendors_own_words_have_types(target: str) -> None:
     try:
         scale = Kernel.compile(source, "scale", SCALE, target=target, options=["--std=c++14"])
     except errors.LibraryError:
-        pytest.skip(f"device unavailable: no compiler for {target}")
+        lacking("nvrtc" if target == "sm_90" else "hiprtc")
     except errors.ModuleError as error:
         if "__global__" not in str(error):
             raise
@@ -203,7 +203,7 @@ def test_a_plain_kernel_has_the_name_of_an_overloaded_function(name: str, return
     try:
         kernel = Kernel.compile(source, name, SCALE, target="sm_90")
     except errors.LibraryError:
-        pytest.skip("device unavailable: no NVRTC")
+        lacking("nvrtc")
     except errors.ModuleError as error:
         if "__global__" not in str(error):
             raise

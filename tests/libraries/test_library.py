@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import shutil
 import subprocess
 import sys
 from itertools import product
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from helpers.processes import python
+from helpers.processes import program_or_skip, python
 from helpers.vendor import with_32_bit_integers
 from offload_args import libraries
 from offload_args.errors import LibraryError
@@ -52,11 +51,8 @@ def openblas() -> str:
 
 
 def build(folder: Path, name: str, source: str, *options: str | Path) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.fail("a C compiler is needed")
     path = folder / name
-    command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", path, "-x", "none", *options]
+    command = [program_or_skip("cc"), "-shared", "-fPIC", "-x", "c", "-", "-o", path, "-x", "none", *options]
     subprocess.run(command, input=source, text=True, check=True)
     return path
 
