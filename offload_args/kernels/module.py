@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final, overload
 
 from .._signatures import telling
-from ..errors import ArgumentTypeError, ModuleError, SignatureError
+from ..errors import ArgumentError, ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
 from .kernel_type import Kernel
@@ -68,6 +68,11 @@ class Module(Variables):
             data, name = bytes(source), name or "the module"
         elif isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
+            if isinstance(source, str) and "\n" in source:
+                raise ArgumentError(
+                    "Module.load: source needs a path or bytes, got the text of a module: pass source.encode(), or for "
+                    "C++ use Kernel.compile"
+                )
             with open(path, "rb") as file:
                 data = file.read()
             name = name or os.path.basename(path)

@@ -649,4 +649,18 @@ def test_what_is_no_array_of_linalg_is_not_told_to_be_lent(device: str) -> None:
 def test_a_reduction_that_is_written_as_a_call_is_told_the_right_form() -> None:
     with pytest.raises(SignatureError, match=r"got 'sum\(\)'; write kernels\.reduce\('sum', \.\.\.\)$"):
         kernels.reduce("sum()", x=np.float32)
+    with pytest.raises(
+        SignatureError, match=r"'sum\(x \* x\)' has the .*: write kernels\.reduce\('sum', 'x \* x', \.\.\.\)$"
+    ):
+        kernels.reduce("sum", "sum(x * x)", x=np.float32)
+    with pytest.raises(
+        SignatureError, match=r"'prod\(\)' has the operation .*: write kernels\.reduce\('prod', \.\.\.\)$"
+    ):
+        kernels.reduce("sum", "prod()", x=np.float32)
     assert repr(kernels.reduce("sum", x=np.float32)) == "<sum of x, to float32>"
+
+
+def test_the_text_of_a_module_is_passed_as_bytes() -> None:
+    with pytest.raises(ArgumentError, match=r"^Module\.load: .* got the text of a module: pass source\.encode\(\), or"):
+        Module.load(PTX)
+    assert Module.load(PTX.encode()).format == "PTX"

@@ -515,6 +515,18 @@ def reduce(
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     frame = sys._getframe(2)  # 1 is the frame of `telling`
     scope = {**frame.f_globals, **frame.f_locals}
+    written = tree.body[0].value
+    if (
+        isinstance(written, ast.Call)
+        and isinstance(written.func, ast.Name)
+        and written.func.id in {*known} - {"min", "max"}
+    ):
+        inner = "".join(f"{ast.unparse(argument)!r}, " for argument in written.args)
+        if written.func.id not in scope:
+            raise SignatureError(
+                f"reduce: {formula!r} has the operation in it, which is an argument of its own: write "
+                f"kernels.reduce({written.func.id!r}, {inner}...)"
+            )
     types = {name: _dtype(name, kind) for name, kind in parameters.items()}
     for name in types:
         if name not in used:
