@@ -23,8 +23,9 @@ static int check(oa_lapack *l, const oa_lapack_call *problem, oa_any *const *poi
     const bool comes = operand->direction == OA_OUT || operand->direction == OA_INOUT;
     if (!is_number(dtype) || (after ? !comes : operand->direction == OA_OUT)) continue;
     const bool scaled = problem->family->scales && !after;
+    const int64_t columns = operand->read && !after ? operand->read : operand->columns;
     double sum;
-    OA_TRY(oa_lapack_sum(l, dtype, operand->rows, operand->columns, pointers[i], operand->ld, &sum));
+    OA_TRY(oa_lapack_sum(l, dtype, operand->rows, columns, pointers[i], operand->ld, &sum));
     if (!isfinite(sum)) return OA_CALL_ODD;
     if (scaled && (sum > largest || (sum > 0 ? sum < 1 / largest : i == 0))) return OA_CALL_ODD;
   }

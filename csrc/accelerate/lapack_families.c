@@ -266,6 +266,7 @@ static int plan_orgqr(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   if (a->k < 1 || a->n < a->k || a->m < a->n || a->lwork < a->n) return OA_REFUSED_INVALID;
   matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  problem->operands[problem->count - 1].read = a->k;
   vector(problem, "tau", a->tau, a->k, OA_IN, 0);
   const double m = (double)a->m, n = (double)a->n, k = (double)a->k;
   cost(call, 4 * m * n * k - 2 * (m + n) * k * k + 4 * k * k * k / 3, 2, a->k, 0.3);

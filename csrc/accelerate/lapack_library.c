@@ -220,7 +220,23 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
   return lapacke(l, "ormqr", "iiiiiipippipi", N(COLUMNS), from, op, m, n, k, A, lda, tau, C, ldc, work, size);
 }
 
+/* Sets the columns of A from `first` to `end` to zero. */
+static int clear_columns(oa_lapack *l, int64_t m, int64_t first, int64_t end, oa_any *A, int64_t lda) {
+  static const unsigned char zero[16];
+  const int64_t itemsize = oa_itemsize(l->dtype);
+  const int64_t shape[2] = {m, end - first}, strides[2] = {itemsize, itemsize * lda};
+  if (first == end) return OA_OK;
+  oa_any *view;
+  OA_TRY(oa_pointer_view(A, first * lda * itemsize, 2, shape, strides, &view));
+  const int status = oa_pointer_fill(view, zero, 2, shape, strides);
+  oa_pointer_release(view);
+  return status;
+}
+
+/* Columns of A beyond its k reflectors may have any values, such as NaN: LAPACK sets them to columns of the identity
+ * first, but a vendor's library may multiply what they have by zero. */
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau) {
+  OA_TRY(clear_columns(l, m, k, n, A, lda));
   if (l->gpu) return cusolver(l, "orgqr", "iiipipp", m, n, k, A, lda, tau, l->info);
   oa_any *work;
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, BLOCK, &work));

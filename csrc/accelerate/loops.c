@@ -219,7 +219,6 @@ static int make_qr_q(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const arguments *a = &problem->a;
   oa_any *Q;
   OA_TRY(oa_lapack_scratch(l, l->dtype, a->m, a->n, &Q));
-  if (a->n > a->k) OA_TRY(oa_lapack_identity(l, a->m, Q));
   OA_TRY(oa_lapack_transpose(l, 'T', a->m, a->k, p[0], a->lda, Q, a->m));
   OA_TRY(oa_lapack_orgqr(l, a->m, a->n, a->k, Q, a->m, p[1]));
   return oa_lapack_transpose(l, 'T', a->n, a->m, Q, a->m, p[2], a->n);

@@ -38,6 +38,7 @@ typedef struct oa_program_operand {
   int64_t rows, columns, ld;
   int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: the array goes up, and the call destroys it */
   int dtype;     /* 0: the routine's dtype */
+  int64_t read;  /* how many columns the call reads, beginning with the first; 0: all */
 } oa_program_operand;
 
 /* One call, as a hook stores it. */

@@ -141,6 +141,22 @@ def test_qr(solver: str, dtype: str, shape: tuple[int, int]) -> None:
 
 @pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("junk", [np.nan, np.inf, 3])
+def test_orgqr_does_not_read_the_columns_beyond_its_reflectors(solver: str, dtype: str, junk: float) -> None:
+    """The columns that scipy.linalg.qr adds to a tall matrix for all of Q have the former values of their memory."""
+    t = LETTERS[dtype]
+    q = "or" if t in "sd" else "un"
+    a, tau, _, _ = getattr(lapack, f"{t}geqrf")(numbers((31, 17), dtype))
+    for columns in (31, 20):
+        wide = np.full((31, columns), junk, dtype, order="F")
+        wide[:, :17] = a
+        Q, expected = both(solver, lambda: getattr(lapack, f"{t}{q}gqr")(wide, tau)[:1], f"{t}{q}gqr")  # noqa: B023
+        agree(Q, expected, dtype)
+        assert np.isfinite(Q[0]).all()
+
+
+@pytest.mark.later("host")
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("uplo", "LU")
 def test_eigenvalues(solver: str, dtype: str, uplo: str) -> None:
     """NumPy calls syevd, and SciPy calls syevr; the signs of vectors are arbitrary."""
