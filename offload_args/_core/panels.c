@@ -1,10 +1,11 @@
-/* Products and solves in panels. If the device lacks a matrix, the call is several calls of the vendor's function, one
- * a panel of this matrix. The next panel goes up while the device computes with the panels that it has. All matrices
- * are in column-major order here.
+/* Products in panels. If the device lacks a matrix, the call is several calls of the vendor's function, one a panel of
+ * this matrix. The next panel goes up while the device computes with the panels that it has. All matrices are in
+ * column-major order here.
  *
- * The result of a gemm, symm, hemm, trmm or trsm has the same panels as the matrix that goes up. The sums of a syrk,
- * herk, syr2k or her2k of A A^T are made panel by panel of A's columns. For A^T A, a panel of A's columns gives a panel
- * of the triangle, from its corner on: a square on the diagonal, and a product with the earlier panels by gemm. */
+ * The result of a gemm, symm or hemm has the same panels as the matrix that goes up. The sums of a syrk, herk, syr2k or
+ * her2k of A A^T are made panel by panel of A's columns. For A^T A, a panel of A's columns gives a panel of the
+ * triangle, from its corner on: a square on the diagonal, and a product with the earlier panels by gemm. trmm and trsm
+ * have no panels, which made almost all measured calls slower: benchmarks/results/2026-12-01-h200/panels.md. */
 #include "panels.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 enum { MOST_PANELS = 16, UNIT = 128 };
 /* The fewest columns or rows of a panel. Narrower panels hide more of the transfer, but the library's functions other
  * than gemm are slow with them: benchmarks/panels.py. */
-enum { FEWEST_OF_GEMM = 512, FEWEST = 1024, FEWEST_OF_TRIANGLES = 2048, FEWEST_OF_SOLVES = 8192 };
+enum { FEWEST_OF_GEMM = 512, FEWEST = 1024, FEWEST_OF_TRIANGLES = 2048 };
 enum { FEWEST_BYTES = 8 << 20 }; /* of the matrix: fewer bytes go up in some 0.2 ms */
 enum { MOST_MATRICES = 3, NOWHERE = -1 };
 
@@ -43,9 +44,6 @@ static const PanelForm forms[] = {
     {"gemm", 13, 1, 3, NOWHERE, FEWEST_OF_GEMM, 5, 10, 3, 0, {{6, 2, 4, 0}, {8, 4, 3, 1}, {11, 2, 3, 1}}},
     {"symm", 12, 0, 3, 2, FEWEST, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
     {"hemm", 12, 0, 3, 2, FEWEST, 4, 9, 3, 0, {{5, 2, 2, 0}, {7, 2, 3, 1}, {10, 2, 3, 1}}},
-    {"trmm", 11, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
-    {"trmm", 13, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 3, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}, {11, 4, 5, 1}}},
-    {"trsm", 11, 0, 5, 4, FEWEST_OF_SOLVES, 6, NOWHERE, 2, 0, {{7, 4, 4, 0}, {9, 4, 5, 1}}},
     {"syrk", 10, 1, 3, 2, FEWEST, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
     {"herk", 10, 1, 3, 2, FEWEST, 4, 7, 2, 1, {{5, 2, 3, 1}, {8, 2, 2, 0}}},
     {"syr2k", 12, 1, 3, 2, FEWEST, 4, 9, 3, 1, {{5, 2, 3, 1}, {7, 2, 3, 1}, {10, 2, 2, 0}}},
@@ -117,11 +115,6 @@ static int compute_panel(Product *product, int64_t from, int64_t count) {
   for (int i = 0; i < form->matrix_count; i++) {
     const Matrix *matrix = &form->matrices[i];
     if (!matrix->is_parted) continue;
-    if (i && matrix[-1].is_parted &&
-        product->values[matrix->place].pointer == product->values[matrix[-1].place].pointer) {
-      values[matrix->place].pointer = values[matrix[-1].place].pointer; /* the operand is passed twice */
-      continue;
-    }
     const int status = product->by_rows ? part_of(product, matrix->place, from, count, 0,
                                                   size_of(product, matrix->columns), &values[matrix->place].pointer)
                                         : part_of(product, matrix->place, 0, size_of(product, matrix->rows), from,
@@ -208,7 +201,7 @@ static void spoil_result(const Product *product) {
   const int64_t rows = size_of(product, result->rows), columns = size_of(product, result->columns);
   char name[32];
   snprintf(name, sizeof name, "blas.%s", form->name);
-  oa_operand operand = oa_operand_of(form->beta == NOWHERE ? "B" : "C", values[0].pointer, OA_OVERWRITE, product->dtype,
+  oa_operand operand = oa_operand_of("C", values[0].pointer, OA_OVERWRITE, product->dtype,
                                      OA_MATRIX(rows, columns, values[1].integer, "rows", "columns", "ld"));
   oa_call call = oa_call_of(name, NULL, &operand, 1);
   if (oa_begin(&call) == OA_OK) oa_end(&call, -1);
@@ -234,9 +227,7 @@ static int is_worthwhile(const Product *product, int in_test) {
     if (oa_pointer_query(product->values[matrix->place].pointer, &info) != OA_OK) return 0;
     if (info.host_writes) return 0; /* each panel's call would bring it up again */
     if (is_result && (info.captured || ((matrix->is_parted || product->in_triangle) && !info.in_parts))) return 0;
-    /* The result of trmm and trsm is their matrix B. */
-    if (matrix->is_parted && (!is_result || form->beta == NOWHERE))
-      lacks |= info.lacking >= (in_test ? 1 : FEWEST_BYTES);
+    if (matrix->is_parted && !is_result) lacks |= info.lacking >= (in_test ? 1 : FEWEST_BYTES);
   }
   return lacks;
 }
@@ -281,9 +272,7 @@ static int compute_all(Product *product, int64_t size, int64_t count) {
 int panels_compute(const PanelCall *call) {
   const PanelForm *form = call->form;
   const Function *function = call->function;
-  if (oa_only_checks()) return 0;
-  while (form < forms + FORM_COUNT && form->count != function->positional - call->first) form++;
-  if (form == forms + FORM_COUNT || strcmp(form->name, call->form->name) != 0) return 0;
+  if (oa_only_checks() || form->count != function->positional - call->first) return 0;
   const int dtype = function->parameters[call->first + result_of(form)->place].dtype;
   Product product = {
       .call = call, .form = form, .values = call->values + call->first, .dtype = dtype, .itemsize = oa_itemsize(dtype)};

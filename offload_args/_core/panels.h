@@ -1,5 +1,4 @@
-/* Products and solves of matrices in panels: one matrix goes up in parts, while the device computes with its earlier
- * parts. */
+/* Products of matrices in panels: one matrix goes up in parts, while the device computes with its earlier parts. */
 #ifndef OFFLOAD_ARGS_CORE_PANELS_H
 #define OFFLOAD_ARGS_CORE_PANELS_H
 

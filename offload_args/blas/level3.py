@@ -414,7 +414,6 @@ def trmm(
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
-    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set B to alpha op(A) B (side "L") or alpha B op(A) ("R") for a triangular A.
@@ -426,7 +425,6 @@ def trmm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
-    panels: whether a large call may be several calls of the library, on panels of B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
     in gemm.
 
@@ -439,7 +437,6 @@ def trmm(
 
     See also: blas.trsm, blas.trmv, blas.gemm; cblas.dtrmm, cublas.dtrmm, rocblas.dtrmm; docs/guide/blas.md.
     """
-    need_panels("trmm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 
@@ -459,7 +456,6 @@ def trsm(
     uplo: str = "U",
     trans: str = "N",
     diag: str = "N",
-    panels: bool = True,
     devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Solve op(A) X = alpha B (side "L") or X op(A) = alpha B ("R") for a triangular A and set B to X.
@@ -472,7 +468,6 @@ def trsm(
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
-    panels: whether a large call may be several calls of the library, on panels of B, as in gemm.
     devices: None: the operands are pointers. Otherwise they are NumPy arrays, and these devices compute B by tiles, as
     in gemm.
 
@@ -486,7 +481,6 @@ def trsm(
 
     See also: blas.trmm, blas.trsv, blas.trsm_batched; cblas.dtrsm, cublas.dtrsm, rocblas.dtrsm; docs/guide/blas.md.
     """
-    need_panels("trsm", panels, devices)
     if devices is not None:
         from .streamed import stream  # it imports threads, which few programs need
 

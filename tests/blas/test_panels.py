@@ -413,9 +413,8 @@ OPTIONS: dict[str, list[dict[str, str]]] = {
     "symm": [{"side": side, "uplo": uplo} for side in "LR" for uplo in "UL"],
     "syrk": [{"uplo": uplo, "trans": trans} for uplo in "UL" for trans in "NT"],
     "herk": [{"uplo": uplo, "trans": trans} for uplo in "UL" for trans in "NC"],
-    "trmm": [{"side": s, "uplo": u, "trans": t, "diag": d} for s in "LR" for u, t, d in ("UNN", "LTU", "LCN", "UTU")],
 }
-OPTIONS |= {"hemm": OPTIONS["symm"], "syr2k": OPTIONS["syrk"], "her2k": OPTIONS["herk"], "trsm": OPTIONS["trmm"]}
+OPTIONS |= {"hemm": OPTIONS["symm"], "syr2k": OPTIONS["syrk"], "her2k": OPTIONS["herk"]}
 
 
 def triangle(matrix: NDArray[Any], uplo: str) -> NDArray[Any]:
@@ -436,22 +435,12 @@ def drawn(function: str, dtype: str, order: Any, **options: str) -> tuple[list[N
     """Return the operands of a call with the numbers of numbers_of, and NumPy's result of it."""
     alpha = alpha_of(function, dtype)
     left, uplo, trans = options.get("side") == "L", options["uplo"], options.get("trans", "N")
-    if function in ("symm", "hemm", "trmm", "trsm"):
+    if function in ("symm", "hemm"):
         m, n = (6, 29) if left else (29, 6)
-        A, B = whole((6, 6), dtype, order), whole((m, n), dtype, order, 1)
-        if function in ("symm", "hemm"):
-            A[np.diag_indices(6)] = A.diagonal().real
-            C, full = whole((m, n), dtype, order, 2), symmetric(triangle(A, uplo), function == "hemm")
-            return [A, B, C], alpha * (full @ B if left else B @ full) + 3 * C
-        A[np.diag_indices(6)] = -1
-        full = triangle(A, uplo)
-        if options["diag"] == "U":
-            full[np.diag_indices(6)] = 1
-        full = operated(full, trans)
-        product = full @ B if left else B @ full
-        if function == "trmm":
-            return [A, B], alpha * product
-        return [A, np.asarray(product, order=order)], alpha * B
+        A, B, C = whole((6, 6), dtype, order), whole((m, n), dtype, order, 1), whole((m, n), dtype, order, 2)
+        A[np.diag_indices(6)] = A.diagonal().real
+        full = symmetric(triangle(A, uplo), function == "hemm")
+        return [A, B, C], alpha * (full @ B if left else B @ full) + 3 * C
     A = whole((21, 18) if trans == "N" else (18, 21), dtype, order)
     B, C = whole(A.shape, dtype, order, 1), whole((21, 21), dtype, order, 2)
     a, b, turned = operated(A, trans), operated(B, trans), "C" if function.startswith("her") else "T"
@@ -471,8 +460,7 @@ def alpha_of(function: str, dtype: Any) -> complex:
 
 def numbers_of(function: str, *operands: Any) -> tuple[Any, ...]:
     """Return the arguments of a call with the operands, alpha_of, and beta = 3."""
-    alpha = alpha_of(function, operands[0].dtype)
-    return (alpha, *operands) if function in ("trmm", "trsm") else (alpha, *operands[:-1], 3.0, operands[-1])
+    return alpha_of(function, operands[0].dtype), *operands[:-1], 3.0, operands[-1]
 
 
 @pytest.mark.parametrize("function", OPTIONS)
@@ -518,7 +506,7 @@ def test_every_function_refuses_panels_that_are_no_bool_and_parts_that_are_forbi
 
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("function", ["syrk", "herk", "symm", "trsm"])
+@pytest.mark.parametrize("function", ["syrk", "herk", "symm", "her2k"])
 def test_any_result_of_which_a_panel_failed_is_undefined(function: str, order: Any) -> None:
     options = OPTIONS[function][0]
     failed = undefined = 0
@@ -543,18 +531,34 @@ def test_any_result_of_which_a_panel_failed_is_undefined(function: str, order: A
     assert failed > 5 and undefined > 5
 
 
-def test_a_solve_that_is_only_checked_or_refused_computes_no_panel(on: str) -> None:
+def test_a_symmetric_product_that_is_only_checked_or_refused_computes_no_panel(on: str) -> None:
+    A, B, C = np.eye(6), whole((6, 29)), whole((6, 29), seed=1)
+    before = C.copy()
+    with testing.counting(Device(on)) as moved, apart(on, In(A), In(B), C) as (dA, dB, dC):
+        with checking():
+            blas.symm(1.0, dA, dB, 0.0, dC)
+        for overlapping in (dC[:, :6], dC[:, 23:]):  # some panels alone would not overlap: the last, or the first ones
+            with pytest.raises(AliasError):
+                blas.symm(1.0, overlapping, dB, 0.0, dC)
+        assert (moved.calls, moved.bytes_up) == (0, 0)
+    with apart(on, In(A), In(B), In(C)) as (dA, dB, dC), pytest.raises(DirectionError, match="lent as In"):
+        blas.symm(1.0, dA, dB, 0.0, dC)
+    assert np.array_equal(C, before)
+
+
+@pytest.mark.parametrize("function", [blas.trmm, blas.trsm])
+def test_a_product_with_a_triangle_and_a_solve_are_one_call(on: str, function: Any) -> None:
+    message = rf"^blas\.{function.__name__}\(\) got an unexpected keyword argument 'panels'; write blas\."
     A, B = np.eye(6), whole((6, 29))
     before = B.copy()
-    with testing.counting(Device(on)) as moved, apart(on, In(A), B) as (dA, dB):
-        with checking():
-            blas.trsm(1.0, dA, dB)
-        with pytest.raises(AliasError):  # the last panels alone would not overlap
-            blas.trsm(1.0, dB[:, :6], dB)
-        assert (moved.calls, moved.bytes_up) == (0, 0)
-    with apart(on, In(A), In(B)) as (dA, dB), pytest.raises(DirectionError, match="lent as In"):
-        blas.trsm(1.0, dA, dB)
-    assert np.array_equal(B, before)
+    with tracing.trace() as recording, apart(on, In(A), B) as (dA, dB):
+        for panels in (True, False):
+            with pytest.raises(ArgumentTypeError, match=message):
+                function(2.0, dA, dB, panels=panels)
+        assert calls_of(recording) == 0
+        function(2.0, dA, dB)
+    assert calls_of(recording) == 1
+    assert np.array_equal(B, 2 * before)
 
 
 @pytest.mark.filterwarnings("ignore::offload_args.errors.UnwrittenWarning")
