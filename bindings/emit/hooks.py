@@ -174,7 +174,7 @@ def _definition(hooked: _Hooked) -> list[str]:
         if array.overwrites and array.extent.kind in ("matrix", "vector"):
             direction = f"{to_c(array.overwrites, hooked.constants)} ? OA_OUT : OA_INOUT"
         ld = ast.unparse(array.extent.arguments[-1 if array.extent.kind == "vector" else 2])
-        lines += wrapped(f'      {{"{array.name}", a->{array.name}, {rows}, {columns}, a->{ld}, {direction}, 0}},')
+        lines += wrapped(f'      {{"{array.name}", a->{array.name}, {rows}, {columns}, a->{ld}, {direction}, 0, 0}},')
     lines += ["  };"]
     enums = [parameter for parameter in hooked.parameters if isinstance(parameter, EnumValue)]
     tests = [" || ".join(f"a->{enum.name} == {value}" for _, value in enum.enum.values) for enum in enums]

@@ -360,7 +360,7 @@ void oa_known_end(oa_known *known, bool well, double saved) {
       if (device) oa_resident_drop(device, array->low, array->high, array->lines);
     }
     if (!p) continue;
-    if (array->keep) p->earned += saved / keeps;
+    if (array->keep) p->earned = well ? p->earned + saved / keeps : 0;
     if (array->began || (array->keep && well)) p->coming = false;
     if (!well) {
       if (array->keep) strike(p, 1);

@@ -16,8 +16,9 @@ static double numbers[(LEAST_SIZE + SIZES) * (LEAST_SIZE + SIZES)];
 
 /* Makes a call as a hook does. Returns whether the call passed at once. */
 static bool form_passes(int64_t n, int form) {
-  const oa_program_operand operands[] = {
-      {"A", numbers, n, n, n, OA_IN, 0}, {"x", numbers, 1, n, 1, OA_IN, 0}, {"y", numbers + n, 1, n, 1, OA_OUT, 0}};
+  const oa_program_operand operands[] = {{"A", numbers, n, n, n, OA_IN, 0, 0},
+                                         {"x", numbers, 1, n, 1, OA_IN, 0, 0},
+                                         {"y", numbers + n, 1, n, 1, OA_OUT, 0, 0}};
   oa_program_call call = {.routine = &routine, .m = n, .n = n, .form = form, .operations = 2.0 * (double)(n * n)};
   CHECK(!oa_program_try_lapack(&call, false, NULL, NULL, -1, operands, 3));
   oa_program_by_host(&call);
