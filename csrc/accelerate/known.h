@@ -54,7 +54,8 @@ bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
 void oa_known_chain(oa_known *known, int64_t room);
 /* Notes that the call does not go. */
 void oa_known_cancel(oa_known *known);
-/* Notes the end of a call that the device made, or failed to make. `saved`: the seconds that the device saved. */
+/* Notes the end of a call that the device made, or failed to make. `saved`: the seconds that the device saved, if it
+ * made the call. */
 void oa_known_end(oa_known *known, bool well, double saved);
 /* Ends the stay of all arrays, and forgets them. */
 void oa_known_clear(void);

@@ -206,6 +206,26 @@ static void a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price(void)
   munmap(A, BYTES);
 }
 
+/* A call that fails at once takes less time than the CPU, but the CPU has to make it afterwards. */
+static void a_call_that_fails_saves_no_time(void) {
+  double *A = matrix_new(6);
+  oa_known known;
+  if (!oa_pages_work()) return;
+  CHECK(calls_until_bought(&known, A) == PRICE);
+  end_as(&known, false, PRICE);
+  CHECK(calls_until_bought(&known, A) > PRICE + 1);
+  end_as(&known, true, 2 * PRICE);
+  see(&known, A); /* finds the matrix changed */
+  CHECK(calls_until_bought(&known, A) <= 4);
+  end_as(&known, false, PRICE);
+  CHECK(calls_until_bought(&known, A) > PRICE + 1);
+  end_as(&known, true, 0);
+  oa_known_lock();
+  oa_known_clear();
+  oa_known_unlock();
+  munmap(A, BYTES);
+}
+
 /* The device of this test never gets the matrix, so that each look after a call finds it changed. */
 static void a_changed_matrix_is_bought_sooner_if_it_had_saved_time(void) {
   double *A = matrix_new(5);
@@ -342,6 +362,7 @@ static void on_device(const char *name) {
     an_unchanged_matrix_stays_until_the_end();
     if (oa_pages_work()) a_call_ends_no_stay_that_another_one_began();
     a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price();
+    a_call_that_fails_saves_no_time();
     a_changed_matrix_is_bought_sooner_if_it_had_saved_time();
     threads_share_arrays(false);
     threads_share_arrays(true);
