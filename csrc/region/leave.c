@@ -583,7 +583,7 @@ static void complete(oa_region_state *region) {
     return;
   }
   oa_unlock();
-  if (wait) status = oa_prefault_during(device, region->moves, region->move_count, wait_for_work, region);
+  if (wait) status = oa_prefault_during(region->moves, region->move_count, wait_for_work, region);
   const bool over = (!status && ordered) || oa_device_quiesce(device);
   oa_held_blocks_return(device, &region->blocks, region->stream->native, over);
   if (!status && wait) status = check_spoiled(region);

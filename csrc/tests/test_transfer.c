@@ -1,5 +1,6 @@
 /* The transfer engine: every way that bytes travel and every size around the thresholds, on host and sim, and on GPUs
  * if there are any. */
+#include "base/threads.h"
 #include "device/staging.h"
 #include "device/stream.h"
 #include "library/library.h"
@@ -309,6 +310,20 @@ static int wait_for_nothing(void *data) {
   return 18;
 }
 
+static void enter(void *data) {
+  atomic_int *const entered = data;
+  atomic_fetch_add(entered, 1);
+  for (time_t end = time(NULL) + 20; atomic_load(entered) < 2 && time(NULL) < end;) sched_yield();
+}
+
+/* Does work for two threads on the device. Returns the number of threads that did it. */
+static int work_during_the_wait(void *data) {
+  (void)data;
+  atomic_int entered = 0;
+  oa_threads_run(device, enter, &entered, 2);
+  return atomic_load(&entered);
+}
+
 /* Pages of results are there before the copies down, and their bytes stay as they are. */
 static void pages_of_results_are_touched_during_the_wait(void) {
   const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -322,13 +337,16 @@ static void pages_of_results_are_touched_during_the_wait(void) {
   moves[1] = moves[2] = moves[0];
   moves[0].coherent = true; /* not copied, and not touched */
   moves[1].lines = (oa_lines){0, n / 2000, n / 1000, 1000};
-  CHECK(oa_prefault_during(device, moves, 2, wait_for_nothing, &r) == 18);
+  CHECK(oa_prefault_during(moves, 2, wait_for_nothing, &r) == 18);
   CHECK(count_present(&r) == 0);
   r.array[5000] = 77;
-  CHECK(oa_prefault_during(device, &moves[2], 1, wait_for_pages, &r) == 17);
+  CHECK(oa_prefault_during(&moves[2], 1, wait_for_pages, &r) == 17);
   CHECK(count_present(&r) == RESULT_PAGES - 2);
   for (size_t i = 0; i < r.nbytes; i++) CHECK(r.array[i] == (i == 5000 ? 77 : 0));
-  CHECK(oa_prefault_during(device, &moves[2], 1, wait_for_nothing, &r) == 18);
+  CHECK(oa_prefault_during(&moves[2], 1, wait_for_nothing, &r) == 18);
+  CHECK_OK(oa_set_threads(2)); /* a thread that waits is none of the two that may copy for the device */
+  CHECK(oa_prefault_during(&moves[2], 1, work_during_the_wait, &r) == 2);
+  CHECK_OK(oa_set_threads(4));
   munmap(r.pages, (size_t)RESULT_PAGES * RESULT_PAGE);
 }
 

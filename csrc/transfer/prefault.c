@@ -56,12 +56,13 @@ static void work(void *data) {
       __atomic_fetch_or(page, 0, __ATOMIC_RELAXED); /* writes the same byte, whatever another thread writes */
 }
 
-int oa_prefault_during(const oa_device *device, const oa_move *moves, int count, int (*wait)(void *), void *data) {
+int oa_prefault_during(const oa_move *moves, int count, int (*wait)(void *), void *data) {
   int64_t pieces = 0;
   for (int i = 0; i < count; i++) pieces += pieces_of(&moves[i]);
   if (!pieces) return wait(data);
   prefault p = {.moves = moves, .count = count, .waiter = pthread_self(), .wait = wait, .data = data};
   const int64_t threads = oa_threads_count();
-  oa_threads_run(device, work, &p, (int)(pieces < threads ? pieces + 1 : threads));
+  /* The task is its own owner: a thread that only waits leaves the device's threads to other regions' copies. */
+  oa_threads_run(&p, work, &p, (int)(pieces < threads ? pieces + 1 : threads));
   return p.status;
 }

@@ -3,11 +3,10 @@
 #ifndef OA_PREFAULT_H
 #define OA_PREFAULT_H
 
-#include "device/device.h"
 #include "transfer/move.h"
 
 /* Calls wait(data) on this thread. Meanwhile, other threads touch the pages of the moves' large contiguous arrays; they
  * stop when the wait is over. All bytes stay as they are. Returns the result of the wait. */
-int oa_prefault_during(const oa_device *device, const oa_move *moves, int count, int (*wait)(void *), void *data);
+int oa_prefault_during(const oa_move *moves, int count, int (*wait)(void *), void *data);
 
 #endif
