@@ -527,7 +527,7 @@ def test_what_is_no_source_or_signature_is_told_what_to_write(device: str, tmp_p
     with pytest.raises(errors.SignatureError, match=r"signature needs a list with a type for each parameter, got str$"):
         Kernel.compile(source, "twice", "float*, int", device=device)
     with pytest.raises(errors.ModuleError, match=r"it has none: a kernel begins with OA_KERNEL\(name, \.\.\.\)$"):
-        Kernel.compile("int x;", "twice", types, device=device)
+        Kernel.compile("typedef int number;", "twice", types, device=device)
     Kernel.compile(source, "twice", types, device=device).save(tmp_path / "twice")
     module = Module.load(tmp_path / "twice")
     with pytest.raises(errors.SignatureError, match=r"by position: write module\.kernel\('twice', \*types\)$"):
