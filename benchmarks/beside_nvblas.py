@@ -97,7 +97,7 @@ def run(program: Path, words: list[object], variables: dict[str, str]) -> tuple[
 
 
 def check(way: str, calls: dict[str, Call], plain: dict[str, Call]) -> None:
-    """Raise if the results differ from those of the CPU's BLAS."""
+    """Raise if the CPU's BLAS had other results."""
     for name, expected in plain.items():
         limit = TOLERANCES.get(name.split(":")[0], 1e-10)
         for actual, right in ((calls[name].sum, expected.sum), (calls[name].norm, expected.norm)):

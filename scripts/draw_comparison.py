@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from math import ceil, floor, log10
 from pathlib import Path
 
@@ -113,13 +114,19 @@ def draw(table: str) -> str:
         parts.append(text(x + 28, 24, name))
     for place, (title, series) in enumerate(panels):
         parts += panel(title, series, LEFT + place % 2 * COLUMN, TOP + place // 2 * ROW)
+    return svg("draw_comparison.py", height, parts)
+
+
+def svg(script: str, height: float, parts: list[str]) -> str:
+    """Return the picture that a script of this folder draws, WIDTH wide, from its elements."""
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<!-- Drawn by scripts/draw_comparison.py. -->'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<!-- Drawn by scripts/{script}. -->'
     return "\n".join([head, *parts, "</svg>"]) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Draw a table of benchmarks/sizes.py.")
+def draw_file(benchmark: str, draw: Callable[[str], str]) -> None:
+    """Draw the table that the command line names, into the file that it names."""
+    parser = argparse.ArgumentParser(description=f"Draw a table of benchmarks/{benchmark}.")
     parser.add_argument("table", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -127,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    draw_file("sizes.py", draw)

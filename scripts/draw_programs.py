@@ -8,11 +8,9 @@ rewritten for CuPy, if the table has its time. All programs of the table are dra
 
 from __future__ import annotations
 
-import argparse
 from math import ceil, floor, log10
-from pathlib import Path
 
-from draw_comparison import cells, label, text
+from draw_comparison import WIDTH, cells, draw_file, label, svg, text
 
 # The columns of the table to draw: titles, their places, and colours that differ in lightness, too.
 SERIES = {
@@ -20,7 +18,7 @@ SERIES = {
     "accelerated": ("the same program under run", 190, "#0b62b0"),
     "CuPy": ("rewritten for CuPy", 420, "#b35300"),
 }
-WIDTH, TOP, LEFT, PLOT_WIDTH, BAR, GAP = 660, 44, 262, 370, 7, 9
+TOP, LEFT, PLOT_WIDTH, BAR, GAP = 44, 262, 370, 7, 9
 
 
 def read(table: str) -> list[tuple[str, dict[str, float]]]:
@@ -66,18 +64,8 @@ def draw(table: str) -> str:
             words = f"{program}, {title}: {series[name]:g} ms"
             parts.append(f'<rect x="{LEFT}" y="{y:.1f}" width="{width:.1f}" height="{BAR - 1}" fill="{color}">')
             parts.append(f"<title>{words}</title></rect>")
-    size = f'width="{WIDTH}" height="{bottom + 24}" viewBox="0 0 {WIDTH} {bottom + 24}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<!-- Drawn by scripts/draw_programs.py. -->'
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Draw a table of benchmarks/scripts_as_they_are.py.")
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    options.out.write_text(draw(options.table.read_text()))
+    return svg("draw_programs.py", bottom + 24, parts)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file("scripts_as_they_are.py", draw)

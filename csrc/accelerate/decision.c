@@ -158,14 +158,15 @@ static void count_bytes(oa_program_call *call, const oa_known *known, const oa_p
 }
 
 /* Counts the bytes of arrays that are too small to stay on a device, so that each call copies them. */
-static void count_small(oa_program_call *call, const oa_program_operand *operands, int count) {
+static void count_small(const oa_program_call *call, const oa_program_operand *operands, int count, double *up,
+                        double *down) {
   for (int i = 0; i < count; i++) {
     const int64_t bytes = operands[i].rows * operands[i].columns * itemsize_of(call, &operands[i]);
     bool again = false;
     for (int j = 0; j < i; j++) again |= operands[j].data == operands[i].data;
     if (bytes >= OA_KNOWN_LEAST || again) continue;
-    if (operands[i].direction != OA_OUT) call->bytes_up += (double)bytes;
-    if (operands[i].direction != OA_IN && operands[i].direction != OA_SCRATCH) call->bytes_down += (double)bytes;
+    if (operands[i].direction != OA_OUT) *up += (double)bytes;
+    if (operands[i].direction != OA_IN && operands[i].direction != OA_SCRATCH) *down += (double)bytes;
   }
 }
 
@@ -305,10 +306,11 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   const int others = atomic_load_explicit(&busy, memory_order_relaxed) - 1;
   bool valid = how->refused < 0 && are_valid(call, operands, count);
   call->bytes_up = call->bytes_down = call->bytes_spared = 0;
-  if (valid) count_small(call, operands, count);
+  double up = 0, down = 0;
+  if (valid) count_small(call, operands, count, &up, &down);
   call->reason = how->refused < 0 ? OA_REFUSED_INVALID : how->refused;
   oa_record_lock();
-  call->is_short = valid && !options.planned && oa_model_is_short(call, options.margin);
+  call->is_short = valid && !options.planned && oa_model_is_short(call, up, down, options.margin);
   oa_record_begin(call, options.sites, options.planned, options.patience);
   const int target = device;
   const bool eager = options.margin == 0, is_asked = !is_selected(call) || options.only_count;
@@ -317,7 +319,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
     call->reason = is_asked ? OA_REFUSED_ASKED : OA_REFUSED_SLOWER;
     return false;
   }
-  call->predicted_host = call->predicted_device = call->bytes_up = call->bytes_down = 0;
+  call->predicted_host = call->predicted_device = 0;
   if (valid && overlaps(call, operands, count)) {
     call->reason = OA_REFUSED_OVERLAP;
     valid = false;

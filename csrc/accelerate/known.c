@@ -29,7 +29,7 @@ typedef struct place {
   int64_t skip; /* number of reads to ignore before the array is tried again */
   int strikes, clean;
   double rent;   /* seconds that calls would have saved if the array had been on the device */
-  double earned; /* seconds that calls saved since the array is kept, less those of sending it */
+  double earned; /* seconds that calls saved since the array is kept, less the seconds of sending it */
   oa_watch *sample;
   bool kept, coming; /* coming: the call that brings the array up is under way */
   int device;
@@ -114,9 +114,15 @@ static void strike(place *p, int strikes) {
   const double earned = p->kept ? p->earned : 0;
   end_sample(p);
   end_stay(p);
-  p->strikes = earned > 0 ? 0 : p->strikes + strikes < MOST_STRIKES ? p->strikes + strikes : MOST_STRIKES;
-  p->skip = earned > 0 ? 0 : (int64_t)power(p->strikes);
-  p->rent = earned > 0 ? earned : 0;
+  if (earned > 0) {
+    p->strikes = 0;
+    p->skip = 0;
+    p->rent = earned;
+    return;
+  }
+  p->strikes = p->strikes + strikes < MOST_STRIKES ? p->strikes + strikes : MOST_STRIKES;
+  p->skip = (int64_t)power(p->strikes);
+  p->rent = 0;
 }
 
 static void begin_stay(place *p, oa_known_array *array, int device) {

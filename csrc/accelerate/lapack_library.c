@@ -234,7 +234,7 @@ static int clear_columns(oa_lapack *l, int64_t m, int64_t first, int64_t end, oa
 }
 
 /* Columns of A beyond its k reflectors may have any values, such as NaN: LAPACK sets them to columns of the identity
- * first, but a vendor's library may multiply what they have by zero. */
+ * first, but a vendor's library may multiply these values by zero. */
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau) {
   OA_TRY(clear_columns(l, m, k, n, A, lda));
   if (l->gpu) return cusolver(l, "orgqr", "iiipipp", m, n, k, A, lda, tau, l->info);

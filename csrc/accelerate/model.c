@@ -82,10 +82,10 @@ bool oa_model_needs_host(const oa_program_call *call) {
   return cells_of(call)->host_calls < 2 && call->predicted_device * 4 > call->predicted_host;
 }
 
-bool oa_model_is_short(oa_program_call *call, double margin) {
+bool oa_model_is_short(oa_program_call *call, double up, double down, double margin) {
   const cell *cells = cells_of(call);
   if (cells->host_calls < 2) return false;
-  const double begun = now.call + call->bytes_up / now.up + call->bytes_down / now.down;
+  const double begun = now.call + up / now.up + down / now.down;
   double least = begun;
   for (int i = 0; i < 2; i++)
     if (cells[i].device_calls > 1 && cells[i].device < 1) least = fmin(least, begun * cells[i].device);

@@ -17,9 +17,9 @@ void oa_model_predict(oa_program_call *call);
  * guess. */
 bool oa_model_needs_host(const oa_program_call *call);
 /* Returns whether no device can be faster by the factor `margin`, even if all large operands are there: the CPU's
- * measured time is shorter than a call that copies call->bytes_up and call->bytes_down, the bytes of the small ones. If
- * the CPU's time is known, fills in the predicted times. */
-bool oa_model_is_short(oa_program_call *call, double margin);
+ * measured time is shorter than a call that copies `up` and `down` bytes, the small ones. If the CPU's time is known,
+ * fills in the predicted times. */
+bool oa_model_is_short(oa_program_call *call, double up, double down, double margin);
 /* Returns whether earlier calls of the same routine and of similar work were odd on the device (OA_CALL_ODD), so that
  * the device does not get this call. Counts the call. */
 bool oa_model_is_odd(const oa_program_call *call);

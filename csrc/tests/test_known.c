@@ -194,16 +194,20 @@ static void end_as(oa_known *known, bool well, double saved) {
 
 static void end(oa_known *known, double saved) { end_as(known, true, saved); }
 
+static void forget(double *A) {
+  oa_known_lock();
+  oa_known_clear();
+  oa_known_unlock();
+  munmap(A, BYTES);
+}
+
 /* The samples of its pages are taken while the price is being paid, and cost no further calls. */
 static void a_matrix_is_bought_by_the_call_that_pays_the_rest_of_its_price(void) {
   double *A = matrix_new(4);
   oa_known known;
   CHECK(calls_until_bought(&known, A) == (oa_pages_work() ? PRICE : 2 * PRICE));
   end(&known, 0);
-  oa_known_lock();
-  oa_known_clear();
-  oa_known_unlock();
-  munmap(A, BYTES);
+  forget(A);
 }
 
 /* A call that fails at once takes less time than the CPU, but the CPU has to make it afterwards. */
@@ -214,16 +218,13 @@ static void a_call_that_fails_saves_no_time(void) {
   CHECK(calls_until_bought(&known, A) == PRICE);
   end_as(&known, false, PRICE);
   CHECK(calls_until_bought(&known, A) > PRICE + 1);
-  end_as(&known, true, 2 * PRICE);
+  end(&known, 2 * PRICE);
   see(&known, A); /* finds the matrix changed */
   CHECK(calls_until_bought(&known, A) <= 4);
   end_as(&known, false, PRICE);
   CHECK(calls_until_bought(&known, A) > PRICE + 1);
-  end_as(&known, true, 0);
-  oa_known_lock();
-  oa_known_clear();
-  oa_known_unlock();
-  munmap(A, BYTES);
+  end(&known, 0);
+  forget(A);
 }
 
 /* The device of this test never gets the matrix, so that each look after a call finds it changed. */
@@ -241,10 +242,7 @@ static void a_changed_matrix_is_bought_sooner_if_it_had_saved_time(void) {
   end_as(&known, false, PRICE); /* a call that fails saves no time */
   CHECK(calls_until_bought(&known, A) > PRICE + 1);
   end(&known, 0);
-  oa_known_lock();
-  oa_known_clear();
-  oa_known_unlock();
-  munmap(A, BYTES);
+  forget(A);
 }
 
 /* -- places -- */

@@ -305,9 +305,10 @@ def qr(
 
     See also: linalg.lstsq, lapack.geqrf, lapack.ormqr; docs/guide/linalg.md.
     """
-    if mode not in ("reduced", "complete", "r", "raw"):
-        known = {"economic": "reduced", "full": "complete", "R": "r", "reduced": "reduced", "raw": "raw", "r": "r"}
-        meant = known.get(text_of(mode))
+    modes = "reduced", "complete", "r", "raw"
+    if mode not in modes:
+        text = text_of(mode)
+        meant = {"economic": "reduced", "full": "complete", "R": "r"}.get(text, text if text in modes else "")
         remedy = f'; write mode="{meant}"' if meant else ""
         raise ArgumentError(f'linalg.qr: mode must be "reduced", "complete", "r" or "raw", got {shown(mode)}{remedy}')
     call = Call("linalg.qr", device, "lapack.geqrf and orgqr", a=a)

@@ -150,7 +150,7 @@ def test_orgqr_does_not_read_the_columns_beyond_its_reflectors(solver: str, dtyp
     for columns in (31, 20):
         wide = np.full((31, columns), junk, dtype, order="F")
         wide[:, :17] = a
-        Q, expected = both(solver, lambda: getattr(lapack, f"{t}{q}gqr")(wide, tau)[:1], f"{t}{q}gqr")  # noqa: B023
+        Q, expected = both(solver, lambda A=wide: getattr(lapack, f"{t}{q}gqr")(A, tau)[:1], f"{t}{q}gqr")
         agree(Q, expected, dtype)
         assert np.isfinite(Q[0]).all()
 

@@ -133,7 +133,7 @@ def test_a_plausible_attribute_is_answered_with_the_remedy(objects: dict[str, An
     assert wrong == []
 
 
-def test_what_a_pointer_s_remedy_calls_on_the_host_exists() -> None:
+def test_methods_and_functions_in_remedies_of_pointers_exist() -> None:
     names = {*NAMES["pointer"].split(), *ON_DEVICE, *FORMULAS}
     with offload_args(ramp(4), device="sim:0") as (dx,):
         for name in sorted(names - {*dir(dx)}):

@@ -596,8 +596,8 @@ def test_no_message_writes_the_article_of_a_name_itself() -> None:
 
 def test_bytes_in_the_place_of_an_option_name_the_string(device: str) -> None:
     A, x = np.eye(2), np.ones(2)
-    options: list[Any] = [b"T", b"l", b"U", b"ortho", b"r", b"ColMajor"]
-    T, L, U, ortho, r, order = options
+    options: list[Any] = [b"T", b"l", b"U", b"ortho", b"r", b"complete", b"ColMajor"]
+    T, L, U, ortho, r, full, order = options
     with offload_args(A, x, device=device) as (dA, dx):
         for wrong, words in (
             (lambda: blas.gemv(1.0, dA, dx, 0.0, dx, trans=T), """trans must be .*, got b'T'; write trans="T"$"""),
@@ -606,6 +606,7 @@ def test_bytes_in_the_place_of_an_option_name_the_string(device: str) -> None:
             (lambda: cblas.dgemv(order, 111, 2, 2, 1.0, dA, 2, dx, 1, 0.0, dx, 1), r"; write cblas\.ColMajor$"),
             (lambda: fft.fft(x, norm=ortho), """norm must be .*, got b'ortho'; write norm="ortho"$"""),
             (lambda: linalg.qr(A, mode=r), """mode must be .*, got b'r'; write mode="r"$"""),
+            (lambda: linalg.qr(A, mode=full), """mode must be .*; write mode="complete"$"""),
             (lambda: linalg.eigh(A, U), """UPLO .* must be .*, got b'U'; write UPLO="U"$"""),
         ):
             with pytest.raises((ArgumentError, ArgumentTypeError), match=words):
@@ -636,7 +637,7 @@ def test_a_context_manager_is_no_array_and_is_entered_first() -> None:
             offload_args(block, device="host").open()
 
 
-def test_what_is_no_array_of_linalg_is_not_told_to_be_lent(device: str) -> None:
+def test_none_is_not_told_to_be_lent_to_linalg(device: str) -> None:
     with pytest.raises(TypeError, match=r"^linalg\.matmul: x1 needs an array, got None; pass an array, or a list"):
         linalg.matmul(None, np.eye(2))
     with offload_args(np.eye(2), device=device) as (dA,):

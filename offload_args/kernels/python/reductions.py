@@ -492,10 +492,9 @@ def reduce(
             remedy = f"; write {name!r}" if name in known else ""
             call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", name)
             if call and call[1] in known:
-                formula = f"{call[2]!r}, " if call[2] else ""
-                remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {formula}...)"
-                if not formula:
-                    remedy = f"; write kernels.reduce({call[1]!r}, ...)"
+                remedy = f"; write kernels.reduce({call[1]!r}, ...)"
+                if call[2]:
+                    remedy = f"; the formula is an argument of its own: kernels.reduce({call[1]!r}, {call[2]!r}, ...)"
         raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {shown(operation)}{remedy}")
     if axis not in (None, 0, 1, -1, -2):
         remedy = ", which reduces all elements of an array of any shape"
